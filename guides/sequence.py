@@ -1,0 +1,158 @@
+"""The sequence guide q(u) q(x|u) q(y,θ|x): the paper's factorisation over whole sequences, exponential in the horizon."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Literal
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from npro_aif.errors import GuideError
+from npro_aif.guides.base import Initial, TableGuide, named, sizes
+from npro_aif.language import chain
+from npro_aif.numerics import is_concrete, masked_log_softmax
+from npro_aif.objectives import Objective
+from npro_aif.sequence import FLOOR, SequencePosterior, SequenceTables, sequence_tables
+from npro_aif.signature import Site, join
+from npro_aif.world import World
+
+MAX_PARAMETERS = 4_000_000  # a step on tables beyond this takes over 30 ms, and T + 1 would not fit at all
+
+
+class SequenceGuide(TableGuide):
+    """A NumPyro program for the sequence factorisation.
+
+    :param model: the program whose sites the guide draws.
+    :param support: "model" restricts q's tables to p's support; "all" leaves them unrestricted and raises the
+        model's probabilities to 1e-10, as the paper's code does.
+    :param max_parameters: refuse tables with more logits than this.
+    """
+
+    scope = "sequence"
+
+    def __init__(
+        self,
+        model: Callable[..., Any],
+        support: Literal["model", "all"] = "model",
+        max_parameters: int = MAX_PARAMETERS,
+    ):
+        super().__init__(model)
+        if support not in ("model", "all"):
+            raise ValueError(f"support: found {support!r}, expected 'model' or 'all'")
+        self.support = support
+        self.max_parameters = max_parameters
+
+    def shapes(self, world: World, num_steps: int) -> dict[str, tuple[int, ...]]:
+        signature = world.signature
+        num_u, num_x, num_y = (
+            n**num_steps for n in (signature.num_controls, signature.num_states, signature.num_observations)
+        )
+        return {
+            "control_logits": (num_u,),
+            "state_logits": (num_u, num_x),
+            "emission_logits": (num_x, num_y, world.parameter.shape[0]),
+        }
+
+    def parameters(self, world: World, num_steps: int) -> dict[str, tuple[tuple[int, ...], Initial]]:
+        shapes = self.shapes(world, num_steps)
+        first: dict[str, Initial] = {
+            "control_logits": lambda key: jax.random.normal(key, shapes["control_logits"]),
+            "state_logits": lambda key: jnp.zeros(shapes["state_logits"]),  # relative to the dynamics
+            "emission_logits": lambda key: jnp.zeros(shapes["emission_logits"]),  # uniform
+        }
+        return {name: (shape, first[name]) for name, shape in shapes.items()}
+
+    def check(self, world: World, num_steps: int) -> None:
+        shapes = self.shapes(world, num_steps)
+        count = sum(int(np.prod([float(n) for n in shape])) for shape in shapes.values())
+        if count > self.max_parameters:
+            raise GuideError(
+                f"SequenceGuide: its tables would have {count:,} parameters at horizon {num_steps}, expected at most "
+                f"{self.max_parameters:,}; use TemporalGuide, or raise max_parameters"
+            )
+        if self.support == "model":
+            _check_support(world)
+
+    def tables(self, world: World, num_steps: int) -> SequenceTables:
+        return sequence_tables(world, num_steps, floor=FLOOR if self.support == "all" else 0.0)
+
+    def loss_function(
+        self, objective: Objective, world: World, num_steps: int
+    ) -> Callable[[Mapping[str, Array]], Array]:
+        tables = self.tables(world, num_steps)  # once, not at every step
+        return lambda params: objective.free_energy(world, self.posterior(world, params, num_steps, tables))
+
+    def posterior(
+        self, world: World, params: Mapping[str, Array], num_steps: int, tables: SequenceTables | None = None
+    ) -> SequencePosterior:
+        """:param tables: the world's sequence tables, where they are at hand already."""
+        tables = self.tables(world, num_steps) if tables is None else tables
+        believed = jnp.exp(world.parameter)[:, None, None]
+        if tables.states.shape[0] == 1:
+            dynamics = tables.states[0]  # log p(x|u)
+        else:
+            dynamics = jax.nn.logsumexp(
+                jnp.where(believed > 0, tables.states + jnp.log(jnp.where(believed > 0, believed, 1.0)), -jnp.inf), 0
+            )
+        if self.support == "all":
+            control = jax.nn.log_softmax(params["control_logits"])
+            state = jax.nn.log_softmax(params["state_logits"] + dynamics)
+            emission = params["emission_logits"]
+            mask = jnp.ones((), bool)
+        else:
+            allowed = (tables.plan > -jnp.inf).any((0, 2))
+            control = masked_log_softmax(params["control_logits"], allowed)
+            possible = (dynamics > -jnp.inf) & ((tables.plan > -jnp.inf).any(0))
+            state = masked_log_softmax(params["state_logits"] + dynamics, possible)
+            emission, mask = params["emission_logits"], tables.emission > -jnp.inf
+        flat = emission.reshape(emission.shape[0], -1)
+        mask = jnp.broadcast_to(mask, emission.shape).reshape(flat.shape)
+        emission = masked_log_softmax(flat, mask).reshape(emission.shape)
+        return SequencePosterior(control, state, emission, tables)
+
+    def draw(self, world: World, posterior: SequencePosterior, num_steps: int) -> None:
+        signature, steps = world.signature, range(1, num_steps + 1)
+        u, u_first = _draw_sequence(signature.control, steps, jnp.exp(posterior.control))
+        x, x_first = _draw_sequence(signature.state, steps, jnp.exp(posterior.state)[u])
+        emission = jnp.exp(posterior.emission)[x]
+        names = _sequence_names(signature.observation, steps) | named(signature.parameter)
+        lengths = sizes(signature.observation) * num_steps + sizes(signature.parameter)
+        values = chain(names, lengths, emission.reshape(emission.shape[:-2] + (-1,)))
+        theta = join(values, signature.parameter)
+        origin = posterior.tables.origin[theta, u_first, x_first]
+        chain(named(signature.state, "_0"), sizes(signature.state), origin)
+
+
+def _sequence_names(sites: tuple[Site, ...], steps: range) -> dict[str, Any]:
+    return {f"{name}_{t}": draw for t in steps for name, draw in named(sites, f"_{t}").items()}
+
+
+def _draw_sequence(sites: tuple[Site, ...], steps: range, probs: Array) -> tuple[Array, Array]:
+    """Draw a whole sequence; returns its flat index and the flat index of its first slice."""
+    values = chain(_sequence_names(sites, steps), sizes(sites) * len(steps), probs)
+    slices = [join({site.name: values[f"{site.name}_{t}"] for site in sites}, sites) for t in steps]
+    flat, num = slices[0], int(np.prod(sizes(sites)))
+    for value in slices[1:]:
+        flat = flat * num + value
+    return flat, slices[0]
+
+
+def _check_support(world: World) -> None:
+    """Refuse dynamics whose support depends on θ: q(x|u) q(θ|x) would meet log 0 whatever it does."""
+    if not is_concrete(world):
+        return
+    live = np.asarray(world.parameter) > -np.inf
+    for name, support in (
+        (world.signature.state[0].name + "_t", np.moveaxis(np.asarray(world.state.support), 1, 0)),
+        (world.signature.state[0].name + "_0", np.asarray(world.initial) > -np.inf),
+    ):
+        rows = support[live] if support.shape[0] == len(live) else support
+        if (rows != rows[:1]).any():
+            raise GuideError(
+                f"SequenceGuide: site '{name}': what is possible depends on the parameter "
+                f"({', '.join(s.name for s in world.signature.parameter)}), so q(x|u) q(θ|x) has infinite free energy; "
+                "expected the same support for every θ, or use TemporalGuide"
+            )

@@ -1,0 +1,119 @@
+"""The Reactivity Maze as a NumPyro program: two state sites, of which the knob governs how surely one moves.
+
+Locations 0–4 are for navigation, 5 is an absorbing safe sink and 6 the cue, which tells θ, the right goal.
+"""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+
+import npro_aif as aif
+
+LOCATIONS, KNOBS, CONTROLS, GOALS = 7, 5, 8, 2
+NAVIGATION, SINK, CUE = 5, 5, 6  # the number of navigation locations, and the two special ones
+FULL = KNOBS - 1  # the knob value at which moves never fail
+KNOB_DOWN, KNOB_UP, VISIT_CUE = 5, 6, 7
+CUE_COST = 1.2  # the paper's ε: the cue's prior probability is 1/ε of another control's
+
+LEARN = ("parameter", "control", "state", "observation")
+WEIGHT = 1.0
+
+LOCATION_LABELS = ("0", "1", "2", "3", "4", "sink", "cue")
+CONTROL_LABELS = ("+0", "+1", "+2", "+3", "+4", "knob down", "knob up", "cue")
+
+
+def _location_table() -> np.ndarray:
+    """p(location' | location, knob, u): (7, 5, 8, 7)."""
+    table = np.zeros((LOCATIONS, KNOBS, CONTROLS, LOCATIONS))
+    stays_up = np.arange(KNOBS) / FULL  # probability that the agent does not fall into the sink
+    for location in range(NAVIGATION):
+        for control in range(CONTROLS):
+            target = (location + control) % NAVIGATION if control < NAVIGATION else location
+            table[location, :, control, target] = stays_up
+            table[location, :, control, SINK] = 1 - stays_up
+        table[location, :, VISIT_CUE] = np.eye(LOCATIONS)[CUE]
+    table[SINK, ..., SINK] = 1
+    table[CUE, ..., :NAVIGATION] = 1 / NAVIGATION
+    return table
+
+
+def _knob_table() -> np.ndarray:
+    """The next knob value by (knob, u): (5, 8)."""
+    turn = np.zeros(CONTROLS, dtype=np.int32)
+    turn[[KNOB_DOWN, KNOB_UP]] = -1, 1
+    return np.clip(np.arange(KNOBS, dtype=np.int32)[:, None] + turn, 0, FULL)
+
+
+def _cue_table() -> np.ndarray:
+    """p(cue | location, θ): (7, 2, 2), uniform everywhere but at the cue."""
+    table = np.full((LOCATIONS, GOALS, 2), 0.5)
+    table[CUE] = np.eye(GOALS)
+    return table
+
+
+def _reward_table() -> np.ndarray:
+    """R_T by (location, knob, θ): (7, 5, 2); 0 at the cue with the knob at 4, where the paper has no case."""
+    reward = np.full((LOCATIONS, KNOBS, GOALS), -0.33)
+    reward[:NAVIGATION, FULL] = -1.0
+    reward[np.arange(GOALS), FULL, np.arange(GOALS)] = 1.0
+    reward[CUE, FULL] = 0.0
+    reward[SINK] = 0.33
+    return reward
+
+
+LOCATION = _location_table()
+KNOB = _knob_table()
+CUE_GIVEN = _cue_table()
+REWARD = _reward_table()
+
+
+def initial_belief() -> aif.Belief:
+    """θ uniform; location uniform over 0–4 and the knob at 4, before the first observation.
+
+    >>> initial_belief().state.shape
+    (2, 35)
+    """
+    state = np.zeros((GOALS, LOCATIONS, KNOBS))
+    state[:, :NAVIGATION, FULL] = 1 / NAVIGATION
+    return aif.Belief(jnp.full(GOALS, 1 / GOALS), jnp.asarray(state.reshape(GOALS, -1)))
+
+
+def reactivity_maze(belief: aif.Belief, horizon: int | jax.Array = 3, *, cue_cost: float = CUE_COST) -> None:
+    """The Reactivity Maze with the preference exp R at the last step.
+
+    :param cue_cost: how many times likelier any other control is than the cue, a priori.
+
+    >>> from numpyro.handlers import seed, trace
+    >>> sites = trace(seed(reactivity_maze, 0)).get_trace(initial_belief(), horizon=1)
+    >>> [name for name in sites]
+    ['theta', 'location_0', 'knob_0', 'u_1', 'location_1', 'knob_1', 'cue_1', 'reward_1']
+    """
+    prior = np.ones(CONTROLS)
+    prior[VISIT_CUE] = 1 / cue_cost
+    prior /= prior.sum()
+    location_table, knob_table = jnp.asarray(LOCATION), jnp.asarray(KNOB)
+    cue_table, reward_table = jnp.asarray(CUE_GIVEN), jnp.asarray(REWARD)
+
+    theta = aif.parameter("theta", dist.Categorical(probs=belief.parameter))
+    start = aif.initial_state(
+        {"location": LOCATIONS, "knob": KNOBS}, belief.state[theta], labels={"location": LOCATION_LABELS}
+    )
+
+    def step(state: tuple[jax.Array, jax.Array], t: int | jax.Array) -> tuple[jax.Array, jax.Array]:
+        location, knob = state
+        u = aif.control("u", dist.Categorical(probs=jnp.asarray(prior)), labels=CONTROL_LABELS)
+        new_location = aif.state(
+            "location", dist.Categorical(probs=location_table[location, knob, u]), labels=LOCATION_LABELS
+        )
+        new_knob = aif.state("knob", aif.DeterministicCategorical(knob_table[knob, u], KNOBS))
+        aif.observation("cue", dist.Categorical(probs=cue_table[new_location, theta]))
+        aif.observation("seen_location", aif.DeterministicCategorical(new_location, LOCATIONS), plan=False)
+        aif.observation("seen_knob", aif.DeterministicCategorical(new_knob, KNOBS), plan=False)
+        reward = reward_table[new_location, new_knob, theta]
+        aif.preference("reward", jnp.where(t == horizon, reward, 0.0))
+        return new_location, new_knob
+
+    aif.rollout(step, (start["location"], start["knob"]), horizon)

@@ -1,0 +1,87 @@
+"""The T-maze: five places, a cue that tells which arm has the reward, and neighbours-only movement.
+
+cue – start – junction lie in one line (South to North), the arms left and right of the junction. The paper's
+observation y is the cue; where the agent stands is seen too, but takes part in belief updates only.
+"""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+from jax import Array
+
+import npro_aif as aif
+
+PLACES = ("cue", "start", "left", "junction", "right")
+CONTROLS = ("North", "East", "South", "West")
+SIDES = ("left", "right")
+CUE, START, LEFT, JUNCTION, RIGHT = range(5)
+NORTH, EAST, SOUTH, WEST = range(4)
+
+MOVES = {  # (from, control) → to; everything else is a wall
+    (CUE, NORTH): START,
+    (START, SOUTH): CUE,
+    (START, NORTH): JUNCTION,
+    (JUNCTION, SOUTH): START,
+    (JUNCTION, WEST): LEFT,
+    (JUNCTION, EAST): RIGHT,
+    (LEFT, EAST): JUNCTION,
+    (RIGHT, WEST): JUNCTION,
+}
+SHORTCUTS = {(LEFT, SOUTH): START, (RIGHT, SOUTH): START}  # only in the maze of the paper's code
+GAMMA = 4.0  # the paper's text says 2, with which staying at the cue is worth more than the reward
+
+
+@functools.cache
+def transitions(arm_shortcut: bool = False) -> np.ndarray:
+    """The next place, (5, 4)."""
+    table = np.tile(np.arange(5)[:, None], (1, 4))
+    for (place, control), to in (MOVES | (SHORTCUTS if arm_shortcut else {})).items():
+        table[place, control] = to
+    return table
+
+
+def cue_probabilities() -> np.ndarray:
+    """p(cue | place, θ), (5, 2, 2): certain at the cue, a coin elsewhere."""
+    table = np.full((5, 2, 2), 0.5)
+    table[CUE] = np.eye(2)
+    return table
+
+
+def goal_preference(gamma: float) -> np.ndarray:
+    """log p̂(x_T|θ), (5, 2): the softmax of +γ on the rewarded arm and −γ on the other."""
+    table = np.zeros((5, 2))
+    table[LEFT] = gamma, -gamma
+    table[RIGHT] = -gamma, gamma
+    return table - np.log(np.exp(table).sum(0))
+
+
+def tmaze(belief: aif.Belief, horizon: int = 4, *, gamma: float = GAMMA, arm_shortcut: bool = False) -> None:
+    """The T-maze as a NumPyro program.
+
+    :param gamma: how much better the rewarded arm is than any other place, and the other arm worse (log units).
+    :param arm_shortcut: South from an arm leads to the start, as in the paper's code; by its text it is a wall.
+    """
+    next_place = jnp.asarray(transitions(arm_shortcut))
+    cue_probs = jnp.asarray(cue_probabilities())
+    goal = jnp.asarray(goal_preference(gamma))
+    theta = aif.parameter("theta", dist.Categorical(probs=belief.parameter), labels=SIDES)
+    x = aif.state("x", dist.Categorical(probs=belief.state[theta]), labels=PLACES)
+
+    def step(x: Array, t: Array) -> Array:
+        u = aif.control("u", dist.Categorical(probs=jnp.full(4, 0.25)), labels=CONTROLS)
+        x = aif.state("x", aif.DeterministicCategorical(next_place[x, u], 5))
+        aif.observation("cue", dist.Categorical(probs=cue_probs[x, theta]), labels=SIDES)
+        aif.observation("place", aif.DeterministicCategorical(x, 5), plan=False, labels=PLACES)
+        aif.preference("goal", jnp.where(t == horizon, goal[x, theta], 0.0))
+        return x
+
+    aif.rollout(step, x, horizon)
+
+
+def initial_belief(place: int = START, theta: int | None = None) -> aif.Belief:
+    """The belief at a place, with the reward's side unknown or known."""
+    parameter = jnp.full(2, 0.5) if theta is None else jax.nn.one_hot(theta, 2)
+    return aif.Belief(parameter, jnp.tile(jax.nn.one_hot(place, 5), (2, 1)))

@@ -1,0 +1,287 @@
+"""The modelling language: roles for NumPyro sites, and the rollout into the future.
+
+A model is an ordinary NumPyro program. Every role is a ``numpyro.sample`` site with a :class:`Role` in its
+``infer`` dictionary, a preference is a ``numpyro.factor``, and :func:`rollout` unrolls one step into the
+sites ``u_1, x_1, y_1, u_2, …`` unless a handler (see :mod:`npro_aif.world`) reads the step just once.
+"""
+
+import contextlib
+import functools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextvars import ContextVar
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+from jax import Array
+from jax.typing import ArrayLike
+from numpyro.distributions import constraints
+from numpyro.primitives import _PYRO_STACK, apply_stack
+
+from npro_aif.errors import ModelError
+from npro_aif.numerics import is_concrete, normalize
+
+ROLE = "npro_aif"  # the key of a site's Role in its `infer` dictionary
+SLICE = "t"  # the clock's reading while one step stands for all times
+
+# A table whose rows miss one by more than this is a mistake, not rounding (float32 rows of a few thousand).
+ROW_SUM_TOLERANCE = 1e-3
+
+
+class Role(NamedTuple):
+    """What a site is in the planning problem."""
+
+    kind: str  # "parameter", "state", "control", "observation" or "sensor" (an observation with plan=False)
+    site: str  # the name that the user gave, without the time index
+    labels: tuple[str, ...] | None = None
+
+
+class Belief(NamedTuple):
+    """A joint belief p(θ) p(x|θ) over parameters and the present state.
+
+    >>> import jax.numpy as jnp
+    >>> Belief(parameter=jnp.array([0.5, 0.5]), state=jnp.array([[1.0, 0.0], [0.0, 1.0]])).state.shape
+    (2, 2)
+    """
+
+    parameter: Array  # (Θ,)
+    state: Array  # (Θ, X)
+
+
+class DeterministicCategorical(dist.Distribution):
+    """A categorical that is certain of one outcome: an integer a row instead of a row of probabilities.
+
+    :param index: the outcome, an integer array of any batch shape.
+    :param num_categories: the number of categories.
+
+    >>> import jax.numpy as jnp
+    >>> DeterministicCategorical(jnp.array([2, 0]), 3).log_prob(jnp.array([2, 1])).tolist()
+    [0.0, -inf]
+    """
+
+    arg_constraints = {"index": constraints.nonnegative_integer}
+    has_enumerate_support = True
+    pytree_data_fields = ("index",)
+    pytree_aux_fields = ("num_categories",)
+
+    def __init__(self, index: ArrayLike, num_categories: int, *, validate_args: bool | None = None):
+        if not jnp.issubdtype(jnp.result_type(index), jnp.integer):
+            raise ModelError(
+                f"DeterministicCategorical: index must be integers, found {jnp.result_type(index)}"
+            )
+        if is_concrete(index) and np.size(index):
+            low, high = int(np.min(np.asarray(index))), int(np.max(np.asarray(index)))
+            if low < 0 or high >= num_categories:
+                raise ModelError(
+                    f"DeterministicCategorical: index runs over {low}..{high}, "
+                    f"expected 0..{num_categories - 1} (num_categories={num_categories})"
+                )
+        self.index = index
+        self.num_categories = int(num_categories)
+        super().__init__(batch_shape=jnp.shape(index), validate_args=validate_args)
+
+    @constraints.dependent_property(is_discrete=True, event_dim=0)
+    def support(self) -> constraints.Constraint:
+        return constraints.integer_interval(0, self.num_categories - 1)
+
+    def sample(self, key: Array | None, sample_shape: tuple[int, ...] = ()) -> Array:
+        return jnp.broadcast_to(jnp.asarray(self.index), sample_shape + self.batch_shape)
+
+    def log_prob(self, value: ArrayLike) -> Array:
+        return jnp.where(jnp.asarray(value) == self.index, 0.0, -jnp.inf)
+
+    def enumerate_support(self, expand: bool = True) -> Array:
+        values = jnp.arange(self.num_categories).reshape((-1,) + (1,) * len(self.batch_shape))
+        return jnp.broadcast_to(values, values.shape[:1] + self.batch_shape) if expand else values
+
+
+_CLOCK: ContextVar[int | str] = ContextVar("npro_aif_clock", default=0)
+_SENSING: ContextVar[bool] = ContextVar("npro_aif_sensing", default=False)
+
+
+@contextlib.contextmanager
+def _set(variable: ContextVar, value: Any) -> Iterator[None]:
+    token = variable.set(value)
+    try:
+        yield
+    finally:
+        variable.reset(token)
+
+
+def clock(value: int | str) -> contextlib.AbstractContextManager[None]:
+    """Let the sites drawn inside carry the time index ``value``."""
+    return _set(_CLOCK, value)
+
+
+def sensing() -> contextlib.AbstractContextManager[None]:
+    """Let the observations marked ``plan=False`` be emitted inside."""
+    return _set(_SENSING, True)
+
+
+def parameter(name: str, fn: dist.Distribution, *, labels: Sequence[str] | None = None) -> Array:
+    """A parameter θ of the world: drawn once, before the rollout, and constant in time."""
+    _outside("parameter", name)
+    return _draw("parameter", name, fn, labels)
+
+
+def parameters(
+    sizes: Mapping[str, int], probs: ArrayLike, *, labels: Mapping[str, Sequence[str]] | None = None
+) -> dict[str, Array]:
+    """Several parameters from one joint table, flat in C order over the sites.
+
+    :param sizes: the number of categories of each site, in order.
+    :param probs: (…, product of sizes).
+    :return: the drawn values by site name.
+    """
+    _outside("parameter", ", ".join(sizes))
+    return _draw_joint("parameter", sizes, probs, labels or {})
+
+
+def state(name: str, fn: dist.Distribution, *, labels: Sequence[str] | None = None) -> Array:
+    """A state x: before the rollout the present one (``x_0``), inside a step the next one (``x_t``)."""
+    return _draw("state", name, fn, labels)
+
+
+def initial_state(
+    sizes: Mapping[str, int], probs: ArrayLike, *, labels: Mapping[str, Sequence[str]] | None = None
+) -> dict[str, Array]:
+    """The present state's sites from one joint table, flat in C order over the sites.
+
+    :param sizes: the number of categories of each site, in order.
+    :param probs: (…, product of sizes), for instance ``belief.state[theta]``.
+    :return: the drawn values by site name.
+    """
+    _outside("initial_state", ", ".join(sizes))
+    return _draw_joint("state", sizes, probs, labels or {})
+
+
+def control(name: str, fn: dist.Distribution, *, labels: Sequence[str] | None = None) -> Array:
+    """A control u_t with its prior, which may depend on the previous state."""
+    _inside("control", name)
+    return _draw("control", name, fn, labels)
+
+
+def observation(
+    name: str, fn: dist.Distribution, *, plan: bool = True, labels: Sequence[str] | None = None
+) -> Array | None:
+    """An observation y_t of the new state and the parameters.
+
+    :param plan: with ``plan=False`` the observation is used in belief updates only: it is emitted there and
+        nowhere else, and the call returns None elsewhere.
+    """
+    _inside("observation", name)
+    if plan:
+        return _draw("observation", name, fn, labels)
+    return _draw("sensor", name, fn, labels) if _SENSING.get() else None
+
+
+def preference(name: str, log_factor: ArrayLike) -> None:
+    """A preference log p̂ (up to a constant): finite, and not jointly dependent on a control and an observation."""
+    _inside("preference", name)
+    numpyro.factor(f"{name}_{_CLOCK.get()}", log_factor)
+
+
+def rollout(step: Callable[[Any, Any], Any], carry: Any, horizon: int | Array) -> Any:
+    """Roll the world into the future: ``carry = step(carry, t)`` for t = 1 … horizon.
+
+    The carry is whatever the step needs of the last slice's states. Under plain NumPyro the steps unroll
+    into time-indexed sites; a planner reads the step once, with ``t`` an array, so neither ``t`` nor a
+    site may steer a Python ``if``.
+    """
+    check_horizon(horizon)
+    if _CLOCK.get() != 0:
+        raise ModelError("rollout: found a rollout inside a step, expected exactly one rollout in a model")
+    if not _PYRO_STACK:
+        return _unroll(step, carry, horizon)
+    message = {"type": "rollout", "fn": _unroll, "args": (step, carry, horizon), "kwargs": {}, "value": None}
+    return apply_stack(message)["value"]
+
+
+def check_horizon(horizon: int | Array) -> None:
+    """Refuse a horizon that is not a positive whole number (where its value is known)."""
+    if not is_concrete(horizon):
+        return
+    if np.ndim(horizon) != 0 or not np.issubdtype(np.asarray(horizon).dtype, np.integer) or int(horizon) < 1:
+        raise ModelError(f"horizon: found {horizon!r}, expected a whole number of steps, at least 1")
+
+
+def _unroll(step: Callable[[Any, Any], Any], carry: Any, horizon: int | Array) -> Any:
+    if not is_concrete(horizon):
+        raise ModelError(
+            "rollout: found a traced horizon while unrolling under plain NumPyro, expected a Python int "
+            "(a traced horizon works in a Planner)"
+        )
+    for t in range(1, int(horizon) + 1):
+        with clock(t):
+            carry = step(carry, t)
+    return carry
+
+
+def _outside(what: str, name: str) -> None:
+    if _CLOCK.get() != 0:
+        raise ModelError(f"site '{name}': found {what} inside a rollout's step, expected it before the rollout")
+
+
+def _inside(what: str, name: str) -> None:
+    if _CLOCK.get() == 0:
+        raise ModelError(f"site '{name}': found {what} outside a rollout, expected it inside the step")
+
+
+def _draw(kind: str, name: str, fn: dist.Distribution, labels: Sequence[str] | None = None) -> Array:
+    role = Role(kind, name, None if labels is None else tuple(labels))
+    full_name = name if kind == "parameter" else f"{name}_{_CLOCK.get()}"
+    return numpyro.sample(full_name, fn, infer={ROLE: role})  # a fresh dict: handlers write into it
+
+
+def _draw_joint(
+    kind: str, sizes: Mapping[str, int], probs: ArrayLike, labels: Mapping[str, Sequence[str]]
+) -> dict[str, Array]:
+    total = int(np.prod(list(sizes.values())))
+    if jnp.ndim(probs) < 1 or jnp.shape(probs)[-1] != total:
+        raise ModelError(
+            f"sites {', '.join(map(repr, sizes))}: found a joint table whose last axis is "
+            f"{jnp.shape(probs)[-1:]}, expected {total} (the product of {dict(sizes)})"
+        )
+    if not _PYRO_STACK:
+        return _chain(kind, sizes, probs, labels)
+    message = {
+        "type": "joint_draw",
+        "fn": _chain,
+        "args": (kind, dict(sizes), probs, dict(labels)),
+        "kwargs": {},
+        "value": None,
+    }
+    return apply_stack(message)["value"]
+
+
+def _chain(
+    kind: str, sizes: Mapping[str, int], probs: ArrayLike, labels: Mapping[str, Sequence[str]]
+) -> dict[str, Array]:
+    draws = {name: functools.partial(_draw, kind, name, labels=labels.get(name)) for name in sizes}
+    return chain(draws, list(sizes.values()), jnp.asarray(probs))
+
+
+def chain(
+    draws: Mapping[str, Callable[[dist.Distribution], Array]], sizes: Sequence[int], probs: Array
+) -> dict[str, Array]:
+    """Draw several sites from one joint table (…, product of sizes), each given those before it."""
+    values: dict[str, Array] = {}
+    for (name, draw), size in zip(draws.items(), sizes, strict=True):
+        probs = probs.reshape(probs.shape[:-1] + (size, -1))  # (…, this site, all after it)
+        values[name] = draw(dist.Categorical(probs=normalize(probs.sum(-1))))
+        probs = take_row(probs, values[name])
+    return values
+
+
+def take_row(table: Array, index: ArrayLike) -> Array:
+    """Row ``index`` of the second last axis of ``table`` (…, n, m), where index broadcasts against …: (…, m)."""
+    index = jnp.asarray(index)
+    ndim = max(table.ndim - 2, index.ndim)
+    table = table.reshape((1,) * (ndim + 2 - table.ndim) + table.shape)
+    index = index.reshape((1,) * (ndim - index.ndim) + index.shape)
+    if ndim == 0:
+        return jax.lax.dynamic_index_in_dim(table, index, 0, keepdims=False)
+    return jnp.take_along_axis(table, index[..., None, None], axis=-2)[..., 0, :]

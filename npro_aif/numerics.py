@@ -1,0 +1,72 @@
+"""Arithmetic of probability tables with exact zeros: values and gradients stay finite.
+
+The rule of the whole package is ``0 log 0 = 0``; every function here keeps structural zeros at exactly
+zero and passes no NaN into a gradient.
+"""
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+
+def safe_log(p: Array) -> Array:
+    """log p, with log 0 = -inf and a zero (not infinite) gradient there."""
+    positive = p > 0
+    return jnp.where(positive, jnp.log(jnp.where(positive, p, 1.0)), -jnp.inf)
+
+
+def mul_log(weight: Array, log: Array) -> Array:
+    """weight * log, with 0 * (-inf) = 0."""
+    live = weight > 0
+    return jnp.where(live, weight * jnp.where(live, log, 0.0), 0.0)
+
+
+def neg_entropy(p: Array) -> Array:
+    """p log p, elementwise, with 0 log 0 = 0."""
+    positive = p > 0
+    return jnp.where(positive, p * jnp.log(jnp.where(positive, p, 1.0)), 0.0)
+
+
+def divide(a: Array, b: Array) -> Array:
+    """a / b, with a / 0 = 0."""
+    live = b > 0
+    return jnp.where(live, a / jnp.where(live, b, 1.0), 0.0)
+
+
+def normalize(weight: Array, axis: int = -1) -> Array:
+    """weight over its sum along ``axis``; uniform where the sum is zero."""
+    total = weight.sum(axis, keepdims=True)
+    live = total > 0
+    return jnp.where(live, weight / jnp.where(live, total, 1.0), 1.0 / weight.shape[axis])
+
+
+def masked_log_softmax(logits: Array, mask: Array, axis: int = -1) -> Array:
+    """log softmax over the entries where ``mask`` holds, -inf elsewhere; a row with no entry is uniform.
+
+    >>> import jax.numpy as jnp
+    >>> masked_log_softmax(jnp.zeros(3), jnp.array([True, True, False])).round(3).tolist()
+    [-0.693, -0.693, -inf]
+    """
+    mask = jnp.broadcast_to(mask, jnp.broadcast_shapes(mask.shape, logits.shape))
+    mask = mask | ~mask.any(axis, keepdims=True)
+    return jax.nn.log_softmax(jnp.where(mask, logits, -jnp.inf), axis=axis)
+
+
+def log_normalizer(a: Array, defined: Array) -> Array:
+    """log Σ exp(a) over the entries that are defined (zero where there is none)."""
+    defined = jnp.broadcast_to(defined, a.shape)
+    a = jnp.where(defined, a, -jnp.inf)
+    empty = ~defined.any()
+    return jnp.where(empty, 0.0, jax.nn.logsumexp(jnp.where(empty, 0.0, a)))
+
+
+def hold(gradient: str) -> Callable[[Array], Array]:
+    """What ``Active(gradient=…)`` does to the epistemic costs: nothing, or hold them constant."""
+    return jax.lax.stop_gradient if gradient == "fixed" else lambda a: a
+
+
+def is_concrete(*trees: object) -> bool:
+    """Whether every leaf has a value now (nothing is being traced)."""
+    return not any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(trees))

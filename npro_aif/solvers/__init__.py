@@ -1,0 +1,5 @@
+"""Solvers: ways to find the posterior that minimises an objective."""
+
+from npro_aif.solvers.svi import SVISolver
+
+__all__ = ["SVISolver"]

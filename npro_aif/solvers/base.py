@@ -1,0 +1,37 @@
+"""What a solver takes and gives."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from jax import Array
+
+from npro_aif.guides import TableGuide
+from npro_aif.objectives import Objective
+from npro_aif.world import World
+
+
+class Problem(NamedTuple):
+    """A planning problem whose tables are at hand."""
+
+    world: World
+    guide: TableGuide
+    objective: Objective
+    num_steps: int  # the length of the time axis
+
+
+class SolverInfo(NamedTuple):
+    """How a solution came about."""
+
+    iterations: Array  # () gradient steps or sweeps that were made
+    converged: Array  # () whether the tolerance was reached
+    cycle: Array  # () the length of a cycle that was met (0: none)
+
+
+class Solution(NamedTuple):
+    """A posterior and its history."""
+
+    factors: Any  # the learned tables, as the guide's posterior has them
+    free_energy: Array  # (iterations + 1,) F before every iteration, and of the returned posterior
+    info: SolverInfo
+    params: Any  # what a warm start takes

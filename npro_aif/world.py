@@ -1,0 +1,415 @@
+"""A program as tables: the kernels of one time slice, with nothing repeated over an axis it does not depend on.
+
+:func:`compile_program` finds a model's sites and checks it; :meth:`Program.world` evaluates it once with every site
+on an axis of its own, which yields the :class:`World`: p(θ), p(x0|θ), p(u|x), p(x'|x,u,θ), p(y|x,θ) and the
+preferences. The part that depends on neither belief nor horizon is evaluated once and kept.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import jax
+import jax.extend
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from npro_aif.axes import (
+    CONTROL,
+    FIRST_OBSERVATION,
+    NEXT,
+    NUM_SLICE_AXES,
+    RESERVED,
+    STATE,
+    THETA,
+    TIME,
+    axis_name,
+    axis_sizes,
+    enumerated_values,
+    observed_on,
+    on_axis,
+    site_axes,
+)
+from npro_aif.checks import (
+    check_against_scalars,
+    check_belief,
+    check_carry,
+    find_signature,
+    run_scalars,
+    scalar_runs,
+)
+from npro_aif.errors import ModelError
+from npro_aif.kernels import Dense, Index, Kernel, select_parameters
+from npro_aif.language import Belief, check_horizon
+from npro_aif.reader import Draw, Reading, check_rows, read
+from npro_aif.signature import Signature, Site, join, split
+
+MAY_DEPEND = {  # kind: the axes that its table may have
+    "parameter": {THETA},
+    "initial": {THETA, STATE},
+    "control": {TIME, STATE, CONTROL},
+    "state": {TIME, THETA, STATE, CONTROL, NEXT},
+    "observation": {TIME, THETA, NEXT},
+    "sensor": {TIME, THETA, NEXT},
+}
+REMEDY = {
+    "parameter": "draw parameters from the belief alone",
+    "initial": "draw the present state from the belief given the parameters",
+    "control": "a control's prior may depend on the previous state only (the agent does not see θ, and what it "
+    "observed is in its belief)",
+    "state": "a state depends on the previous state, the controls and the parameters",
+    "observation": "put what it needs (the control, or the previous state) into the state, as a further state site",
+}
+
+
+class World(NamedTuple):
+    """The planning problem as tables; an axis on which a table does not depend has size 1."""
+
+    parameter: Array  # (Θ,) log p(θ)
+    initial: Array  # (Θ, X) log p(x0|θ)
+    control: Array  # (T|1, X|1, U) log p(u|x)
+    state: Kernel  # (T|1, Θ|1, X|1, U|1, X') p(x'|x,u,θ)
+    observation: dict[str, Kernel]  # by site, (T|1, Θ|1, X', Y) p(y|x',θ)
+    sensor: dict[str, Kernel]  # as observation, for belief updates only
+    preference: dict[str, Array]  # by name, (T|1, Θ|1, X|1, U|1, X'|1) log p̂
+    observation_preference: dict[str, tuple[Array, ...]]  # by observation site, (T|1, Θ|1, X'|1, Y) log p̂
+    horizon: Array  # () the number of steps that count
+    theta: Array  # (Θ,) the flat parameter index of each row
+    signature: Signature
+
+    def select(self, theta: Array) -> World:
+        """The world's kernels and preferences with only the rows ``theta`` of the parameters."""
+
+        def pick(table: Any) -> Any:
+            if table is None:
+                return None
+            return table.select(theta) if isinstance(table, Kernel) else select_parameters(table, theta)
+
+        fields = ("state", "observation", "sensor", "preference", "observation_preference")
+        return self._replace(**{f: jax.tree.map(pick, getattr(self, f), is_leaf=_is_table) for f in fields})
+
+
+class Fixed(NamedTuple):
+    """What stays the same from plan to plan, handed to compiled code as arguments (XLA would fold constants)."""
+
+    tables: World  # those that depend on neither belief nor horizon; None elsewhere
+    values: dict[str, Array]  # every site's values on its axis
+    t: Array  # the times on theirs
+
+
+class Program:
+    """A model whose sites are known: evaluates to a :class:`World` for any belief and horizon.
+
+    :param num_steps: the length of the time axis (the largest horizon).
+    """
+
+    def __init__(self, model: Callable[..., Any], signature: Signature, order: list[str], num_steps: int):
+        self.model = model
+        self.signature = signature
+        self.order = order  # the sites' names as the program draws them
+        self.num_steps = num_steps
+        self.sizes = {
+            site.name + suffix: site.size for sites, suffix in site_axes(signature).values() for site in sites
+        }
+        self.fixed = self._freeze()
+
+    def bind(
+        self,
+        fixed: Fixed,
+        belief: Belief,
+        horizon: int | Array,
+        theta: Array | None = None,
+        valid: Array | None = None,
+    ) -> World:
+        """The world at a belief and a horizon.
+
+        :param theta: the flat parameter indices to keep, (K,); all by default.
+        :param valid: which of them count; the others are padding and get probability zero.
+        """
+        values, tables = fixed.values, fixed.tables
+        if theta is not None:
+            kept = split(theta, self.signature.parameter)
+            values = values | {name: value.reshape((-1,) + (1,) * (-THETA - 1)) for name, value in kept.items()}
+            tables = tables.select(theta)._replace(theta=theta)
+        world = self._world(belief, jnp.asarray(horizon), values, fixed.t)
+        world = jax.tree.map(lambda a, b: b if a is None else a, tables, world, is_leaf=_is_table)
+        return world if valid is None else world._replace(parameter=jnp.where(valid, world.parameter, -jnp.inf))
+
+    def world(self, belief: Belief, horizon: int | Array) -> World:
+        """:meth:`bind` with this program's own fixed part."""
+        return self.bind(self.fixed, belief, horizon)
+
+    def _freeze(self) -> Fixed:
+        """Evaluate the program once, check its numbers, and keep what depends on neither belief nor horizon."""
+        with jax.core.eval_context():  # even where a plan is being traced, these are numbers
+            num_parameters, num_states = self.signature.num_parameters, self.signature.num_states
+            belief = jax.device_put(
+                Belief(np.full(num_parameters, 1 / num_parameters), np.full((num_parameters, num_states), 1 / num_states))
+            )
+            values = jax.device_put(enumerated_values(self.signature, np.arange(num_parameters, dtype=np.int32)))
+            t = jnp.asarray(on_axis(np.arange(1, self.num_steps + 1, dtype=np.int32), TIME))
+            runs = scalar_runs(self.signature, self.num_steps)
+            arguments = belief, jnp.asarray(self.num_steps), values, t
+            varies = depends_on_first(jax.make_jaxpr(self._world)(*arguments).jaxpr, len(jax.tree.leaves(arguments[:2])))
+            readings: list[Reading] = []  # its static parts; the arrays come out of the compiled function
+
+            def evaluate(*arguments: Any) -> tuple[Any, World, Any]:
+                reading = self._read(*arguments[:4])
+                readings.append(reading)
+                arrays = [(d.log, d.index, d.faults) for d in reading.draws], [f.log for f in reading.factors]
+                world = assemble(reading, self.signature, self.num_steps, arguments[1], self._theta(arguments[2]))
+                return arrays, world, run_scalars(self.model, *arguments[:2], *arguments[4:])
+
+            (draws, factors), world, scalars = jax.jit(evaluate)(*arguments, runs.values, runs.t)
+            reading = Reading(
+                [d._replace(log=a[0], index=a[1], faults=a[2]) for d, a in zip(readings[0].draws, draws, strict=True)],
+                [f._replace(log=a) for f, a in zip(readings[0].factors, factors, strict=True)],
+                [],
+                [],
+            )
+            check_against_scalars(reading, scalars, runs.flat)
+            check_rows(reading)
+            check_numbers(world)
+            tables, structure = jax.tree.flatten(world, is_leaf=_is_table)
+            kept = [None if varying else _with_groups(table) for varying, table in zip(varies, tables, strict=True)]
+            return Fixed(jax.tree.unflatten(structure, kept), values, t)
+
+    def _theta(self, values: Mapping[str, Array]) -> Array:
+        parameters = {site.name: values[site.name].reshape(-1) for site in self.signature.parameter}
+        return jnp.atleast_1d(join(parameters, self.signature.parameter))
+
+    def _world(self, belief: Belief, horizon: Array, values: dict[str, Array], t: Array) -> World:
+        reading = self._read(belief, horizon, values, t)
+        return assemble(reading, self.signature, self.num_steps, horizon, self._theta(values))
+
+    def _read(self, belief: Belief, horizon: Array, values: dict[str, Array], t: Array) -> Reading:
+        reading = Reading([], [], [], [])
+
+        def value(kind: str, name: str, size: int) -> Array:
+            if size != self.sizes[name]:  # the outcome's axis is not where it was for single values
+                raise ValueError(f"found {size} categories, expected {self.sizes[name]}")
+            return values[name]
+
+        try:
+            read(self.model, belief, horizon, value, t, reading)
+        except ModelError:
+            raise
+        except (TypeError, ValueError, IndexError, NotImplementedError) as error:
+            site = self.order[min(len(reading.order), len(self.order) - 1)]
+            raise ModelError(
+                f"site '{site}': its distribution can be built for single site values but not for arrays of them; an "
+                "index broadcasts wrongly: expected TABLE[x, u] with the outcome last, not TABLE[:, x] "
+                f"({type(error).__name__}: {str(error).splitlines()[0]})"
+            ) from error
+        check_carry(reading, self.signature)
+        return reading
+
+
+def _is_table(node: Any) -> bool:
+    return node is None or isinstance(node, Kernel)
+
+
+def _with_groups(table: Any) -> Any:
+    return table.grouped() if isinstance(table, Index) and table.index.ndim == 4 else table
+
+
+def compile_program(model: Callable[..., Any], belief: Belief, horizon: int) -> Program:
+    """Find a model's sites, check the program, and evaluate what does not change.
+
+    :param belief: any belief of the right shape; its numbers are checked where they are known.
+    :param horizon: the largest horizon that will be asked for.
+    """
+    check_horizon(horizon)
+    check_belief(belief)
+    signature, order = find_signature(model, belief, horizon)
+    check_belief(belief, signature)
+    return Program(model, signature, order, int(horizon))
+
+
+@functools.lru_cache(maxsize=64)
+def _slot(*key: Any) -> list[Program]:
+    return []
+
+
+def program_of(model: Callable[..., Any], belief: Belief, horizon: int) -> Program:
+    """:func:`compile_program`, remembered by model, shapes, precision and horizon."""
+    check_horizon(horizon)
+    slot = _slot(model, jnp.shape(belief.parameter), jnp.shape(belief.state), jnp.result_type(float), int(horizon))
+    if not slot:
+        slot.append(compile_program(model, belief, horizon))
+    return slot[0]
+
+
+def assemble(reading: Reading, signature: Signature, num_steps: int, horizon: Array, theta: Array) -> World:
+    """Put the recorded tables of one evaluation together into a World."""
+    sizes = axis_sizes(signature, len(theta), num_steps)
+    lay = functools.partial(_lay, signature=signature, sizes=sizes)
+    groups: dict[str, list[Draw]] = {"parameter": [], "initial": [], "control": [], "state": []}
+    kernels: dict[str, dict[str, Kernel]] = {"observation": {}, "sensor": {}}
+    for draw in reading.draws:
+        kind = "initial" if draw.initial else draw.kind
+        laid = draw._replace(
+            log=None if draw.log is None else lay(draw.log, draw.names[0], kind, outcome=True),
+            index=None if draw.index is None else lay(draw.index, draw.names[0], kind, outcome=False),
+        )
+        if kind in kernels:
+            kernels[kind][draw.names[0]] = _observation_kernel(laid)
+        else:
+            groups[kind].append(laid)
+
+    state_values = split(np.arange(signature.num_states), signature.state)
+    control_values = split(np.arange(signature.num_controls), signature.control)
+    parameter = _product(groups["parameter"], split(theta, signature.parameter), THETA)
+    initial = _product(groups["initial"], state_values, STATE)
+    control = _product(groups["control"], control_values, CONTROL)
+    edges, by_observation = _preferences(reading, signature, lay)
+    num = signature.num_states
+    return World(
+        parameter=jnp.broadcast_to(parameter.reshape(-1), (len(theta),)),
+        initial=jnp.broadcast_to(initial[0, :, :, 0, 0], (len(theta), num)),
+        control=control[:, 0, :, :, 0],
+        state=_transition(groups["state"], signature, state_values),
+        observation=kernels["observation"],
+        sensor=kernels["sensor"],
+        preference=edges,
+        observation_preference=by_observation,
+        horizon=horizon,
+        theta=theta,
+        signature=signature,
+    )
+
+
+def _lay(
+    table: Array, name: str, kind: str, *, outcome: bool, signature: Signature, sizes: dict[int, int]
+) -> Array:
+    """Check the axes of a recorded table and order them (t, θ, x, u, x'[, outcome])."""
+    ndim = len(sizes)
+    batch = table.shape[: table.ndim - outcome]
+    fits = len(batch) <= ndim and all(size in (1, sizes[i - len(batch)]) for i, size in enumerate(batch))
+    if not fits:
+        raise ModelError(
+            f"site '{name}': found a table of batch shape {batch} that does not fit the axes of the sites; an "
+            "index broadcasts wrongly: expected TABLE[x, u] with the outcome last, not TABLE[:, x]"
+        )
+    for i, size in enumerate(batch):
+        axis = i - len(batch)
+        if size > 1 and axis not in MAY_DEPEND[kind]:
+            raise ModelError(
+                f"site '{name}': found a distribution that depends on {axis_name(axis, signature)}; expected: "
+                f"{REMEDY['observation' if kind == 'sensor' else kind]}"
+            )
+    table = table.reshape((1,) * (ndim - len(batch)) + table.shape)
+    table = table.reshape(table.shape[ndim - NUM_SLICE_AXES :])  # the axes of observations are all 1
+    order = [NUM_SLICE_AXES + axis for axis in (TIME, THETA, STATE, CONTROL, NEXT, RESERVED)]
+    table = table.transpose(*order, *([NUM_SLICE_AXES] if outcome else []))
+    return table.squeeze(NUM_SLICE_AXES - 1)
+
+
+def _product(draws: list[Draw], values: Mapping[str, Array], axis: int) -> Array:
+    """Σ over draws of log p at the values along their shared flat axis, (t, θ, x, u, x') ordered."""
+    position = {THETA: 1, STATE: 2, CONTROL: 3, NEXT: 4}[axis]
+    total = jnp.zeros((1,) * 5)
+    for draw in draws:
+        sites = tuple(Site(n, s) for n, s in zip(draw.names, draw.sizes, strict=True))
+        outcome = join(values, sites)
+        log = draw.log if draw.log is not None else Index(draw.index, sites[0].size).table()
+        if log.shape[position] == 1:  # (…, 1, …, K) → outcome onto the shared axis
+            chosen = jnp.moveaxis(jnp.take(log, outcome, axis=-1), -1, position).squeeze(position + 1)
+        else:
+            index = outcome.reshape((-1,) + (1,) * (5 - position))
+            chosen = jnp.take_along_axis(log, index.reshape((1,) * position + index.shape), axis=-1)[..., 0]
+        total = total + chosen
+    return total
+
+
+def _transition(draws: list[Draw], signature: Signature, values: Mapping[str, Array]) -> Kernel:
+    """The state sites of a slice as one kernel; one index table if all of them are certain."""
+    if any(draw.index is None for draw in draws):
+        return Dense(_product(draws, values, NEXT))
+    strides = {}
+    stride = signature.num_states
+    for site in signature.state:
+        stride //= site.size
+        strides[site.name] = stride
+    flat: Array = jnp.zeros((1,) * 5, jnp.int32)  # earlier sites' outcomes, later ones still at zero
+    for draw in draws:
+        index = draw.index
+        if index.shape[4] > 1:  # depends on a state site drawn before it in the same slice
+            shape = jnp.broadcast_shapes(flat.shape[:4], index.shape[:4])
+            index = jnp.take_along_axis(
+                jnp.broadcast_to(index, (*shape, index.shape[4])), jnp.broadcast_to(flat, (*shape, 1)), axis=-1
+            )
+        flat = flat + index * strides[draw.names[0]]
+    return Index(flat[..., 0], signature.num_states)
+
+
+def _observation_kernel(draw: Draw) -> Kernel:
+    """(t, θ, 1, 1, x'[, y]) → (t, θ, x'[, y])."""
+    if draw.index is not None:
+        return Index(draw.index[:, :, 0, 0], draw.sizes[0])
+    return Dense(draw.log[:, :, 0, 0])
+
+
+def _preferences(
+    reading: Reading, signature: Signature, lay: Callable[..., Array]
+) -> tuple[dict[str, Array], dict[str, tuple[Array, ...]]]:
+    """Split the preferences into those on (x, u, x', θ) and those on an observation (with x', θ)."""
+    edges: dict[str, Array] = {}
+    by_observation: dict[str, tuple[Array, ...]] = {site.name: () for site in signature.observation}
+    for factor in reading.factors:
+        shape = dict(zip(range(-factor.log.ndim, 0), factor.log.shape, strict=True))
+        involved = [axis for axis, size in shape.items() if axis <= FIRST_OBSERVATION and size > 1]
+        if not involved:
+            edges[factor.name] = lay(factor.log, factor.name, "state", outcome=False)
+            continue
+        names = [observed_on(axis, signature).name for axis in involved]
+        if len(names) > 1:
+            raise ModelError(
+                f"preference '{factor.name}': found a dependence on the observations {' and '.join(names)} jointly, "
+                "expected one observation site"
+            )
+        if names[0] not in by_observation:
+            raise ModelError(
+                f"preference '{factor.name}': found a dependence on '{names[0]}', which has plan=False, expected an "
+                "observation that takes part in planning"
+            )
+        for axis in (STATE, CONTROL):
+            if shape[axis] > 1:
+                raise ModelError(
+                    f"preference '{factor.name}': found a dependence on the observation '{names[0]}' and on "
+                    f"{axis_name(axis, signature)} jointly, expected one or the other"
+                )
+        by_observation[names[0]] += (_lay_observed(factor.log, involved[0]),)
+    return edges, by_observation
+
+
+def _lay_observed(log: Array, axis: int) -> Array:
+    """A preference on one observation, ordered (t, θ, x', y)."""
+    log = jnp.moveaxis(log, axis, -1)  # (…, x', u, x, θ, t, reserved, y): the axes left of x' are all 1
+    log = log.reshape(log.shape[-NUM_SLICE_AXES - 1 :])
+    return log.transpose(4, 3, 0, 6, 1, 2, 5)[..., 0, 0, 0]
+
+
+def check_numbers(world: World) -> None:
+    """Refuse preferences that are infinite or not a number."""
+    tables = dict(world.preference)
+    for name, parts in world.observation_preference.items():
+        tables |= {f"on {name}": part for part in parts}
+    for name, table in tables.items():
+        if not np.isfinite(np.asarray(table)).all():
+            raise ModelError(
+                f"preference '{name}': found {np.asarray(table)[~np.isfinite(np.asarray(table))].flat[0]}, expected "
+                "finite numbers (use a large negative one for what must not be)"
+            )
+
+
+def depends_on_first(jaxpr: Any, count: int) -> list[bool]:
+    """For each output of a jaxpr, whether it depends on any of the first ``count`` inputs."""
+    varying = set(jaxpr.invars[:count])
+    for equation in jaxpr.eqns:
+        if any(isinstance(v, jax.extend.core.Var) and v in varying for v in equation.invars):
+            varying.update(equation.outvars)
+    return [isinstance(v, jax.extend.core.Var) and v in varying for v in jaxpr.outvars]
