@@ -1,5 +1,12 @@
-"""Planning under uncertainty as variational inference in NumPyro."""
+"""Planning under uncertainty as variational inference in NumPyro.
 
+Write a world as a NumPyro program with the roles of :mod:`npro_aif.language`, choose an objective, a guide and a
+solver, and get a :class:`Plan`: an exact posterior over controls, states, observations and parameters.
+"""
+
+from npro_aif import guides
+from npro_aif.augmented import augmented
+from npro_aif.efe import ExpectedFreeEnergy, expected_free_energy
 from npro_aif.errors import GuideError, ImpossibleObservation, ModelError
 from npro_aif.language import (
     Belief,
@@ -14,3 +21,35 @@ from npro_aif.language import (
     state,
 )
 from npro_aif.objectives import Active, Marginal, Planning
+from npro_aif.plan import Plan
+from npro_aif.planner import Planner
+from npro_aif.solvers import CoordinateSolver, SVISolver
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Active",
+    "Belief",
+    "CoordinateSolver",
+    "DeterministicCategorical",
+    "ExpectedFreeEnergy",
+    "GuideError",
+    "ImpossibleObservation",
+    "Marginal",
+    "ModelError",
+    "Plan",
+    "Planner",
+    "Planning",
+    "SVISolver",
+    "augmented",
+    "control",
+    "expected_free_energy",
+    "guides",
+    "initial_state",
+    "observation",
+    "parameter",
+    "parameters",
+    "preference",
+    "rollout",
+    "state",
+]

@@ -71,7 +71,7 @@ def sequence_tables(world: World, length: int, floor: float = 0.0) -> SequenceTa
     """
     signature = world.signature
     us, xs = digits(signature.num_controls, length), digits(signature.num_states, length)
-    sizes = [site.size for site in signature.observation]
+    names, sizes = [s.name for s in signature.observation], [s.size for s in signature.observation]
     ys = digits(signature.num_observations, length)  # flat over the sites of a slice
     sites = np.stack(np.unravel_index(ys, sizes)) if sizes else np.zeros((0, *ys.shape), np.int32)
 
@@ -100,14 +100,14 @@ def sequence_tables(world: World, length: int, floor: float = 0.0) -> SequenceTa
     emission = jnp.zeros((len(xs), len(ys), world.parameter.shape[0])) + raised(world.parameter)
     outcomes = jnp.zeros((1, 1, 1))
     for t in range(length):
-        per_site = [kernel.at(t).table() for kernel in world.observation.values()]  # (Θ|1, X, Y)
+        per_site = [world.observation[name].at(t).table() for name in names]  # (Θ|1, X, Y)
         if per_site:
             joint = sum(
                 jnp.moveaxis(table, 0, -1)[xs[:, None, t], site[None, :, t]]
                 for table, site in zip(per_site, sites, strict=True)
             )
             emission = emission + raised(joint)
-        for site, name in zip(sites, world.observation, strict=True):
+        for site, name in zip(sites, names, strict=True):
             for table in world.observation_preference[name]:
                 row = jnp.moveaxis(time_slice(table, t), 0, -1)  # (X|1, Y, Θ|1)
                 outcomes = outcomes + row[0 if row.shape[0] == 1 else xs[:, None, t], site[None, :, t]]
@@ -122,7 +122,7 @@ def sequence_tables(world: World, length: int, floor: float = 0.0) -> SequenceTa
         places=tuple(jax.nn.one_hot(xs[:, t], signature.num_states) for t in range(length)),
         sights={
             name: tuple(jax.nn.one_hot(site[:, t], size) for t in range(length))
-            for name, site, size in zip(world.observation, sites, sizes, strict=True)
+            for name, site, size in zip(names, sites, sizes, strict=True)
         },
     )
 

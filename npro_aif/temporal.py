@@ -98,51 +98,68 @@ def expected_preference(world: World, t: Array, flow: Flow, state: Kernel, obser
     return total
 
 
-def temporal_terms(world: World, posterior: TemporalPosterior, objective: Objective) -> dict[str, Array]:
-    """The free energy of a temporal posterior, term by term (see :meth:`Objective.terms`)."""
-    keep = hold(objective.gradient)
-
-    def step(before: Array, inputs: tuple[Array, Array]) -> tuple[Array, dict[str, Array]]:
-        t, control = inputs
-        state = posterior.state.at(t)
-        observation = {name: kernel.at(t) for name, kernel in posterior.observation.items()}
-        now = flow(control, state, before)
-        prior = time_slice(world.control, t)
-        zero = jnp.zeros((), before.dtype)
-        terms = {
-            "risk": -expected_preference(world, t, now, state, observation),
-            "complexity": zero,
-            "plan_prior": mul_log(now.mass, control - jnp.where(now.mass > 0, prior, 0.0)).sum(),
-        }
-        if posterior.state is not world.state:
-            terms["complexity"] += (now.joint * state.divergence(world.state.at(t))).sum()
-        for name, kernel in observation.items():
-            if posterior.observation[name] is not world.observation[name]:
-                terms["complexity"] += (now.after * kernel.divergence(world.observation[name].at(t))).sum()
-        if objective.correction:
-            terms["correction"] = -mul_log(now.mass, control).sum()
-        if objective.epistemic:
-            costs = jax.tree.map(keep, slice_costs(now, state, observation, objective))
-            reached = now.after.sum(0)
-            terms["risk"] += (now.mass.sum(0) * costs.control).sum()
-            terms["ambiguity"] = (reached * costs.ambiguity).sum()
-            terms["novelty"] = (reached * costs.novelty).sum()
-            if objective.normalize:
-                terms["normalizer"] = costs.normalizer
-        counts = t < world.horizon
-        return jnp.where(counts, now.after, before), {k: jnp.where(counts, v, 0.0) for k, v in terms.items()}
-
-    times = jnp.arange(posterior.control.shape[0])
-    _, per_step = jax.lax.scan(step, start(posterior), (times, posterior.control))
-    terms = {name: values.sum() for name, values in per_step.items()}
-    believed = jnp.exp(posterior.parameter)
-    terms["complexity"] += mul_log(
-        believed, posterior.parameter - jnp.where(believed > 0, world.parameter, 0.0)
-    ).sum()
+def slice_terms(
+    world: World,
+    posterior: TemporalPosterior,
+    objective: Objective,
+    t: Array,
+    now: Flow,
+    costs: EpistemicCosts | None,
+) -> dict[str, Array]:
+    """One slice's share of the free energy (see :meth:`Objective.terms`), given its epistemic costs."""
+    state, control = posterior.state.at(t), posterior.control[t]
+    observation = {name: kernel.at(t) for name, kernel in posterior.observation.items()}
+    prior = time_slice(world.control, t)
+    terms = {
+        "risk": -expected_preference(world, t, now, state, observation),
+        "complexity": jnp.zeros((), now.joint.dtype),
+        "plan_prior": mul_log(now.mass, control - jnp.where(now.mass > 0, prior, 0.0)).sum(),
+    }
+    if posterior.state is not world.state:
+        terms["complexity"] += (now.joint * state.divergence(world.state.at(t))).sum()
+    for name, kernel in observation.items():
+        if posterior.observation[name] is not world.observation[name]:
+            terms["complexity"] += (now.after * kernel.divergence(world.observation[name].at(t))).sum()
+    if objective.correction:
+        terms["correction"] = -mul_log(now.mass, control).sum()
+    if costs is not None:
+        reached = now.after.sum(0)
+        terms["risk"] += (now.mass.sum(0) * costs.control).sum()
+        terms["ambiguity"] = (reached * costs.ambiguity).sum()
+        terms["novelty"] = (reached * costs.novelty).sum()
+        if objective.normalize:
+            terms["normalizer"] = costs.normalizer
     return terms
 
 
-def temporal_priors(world: World, posterior: TemporalPosterior, objective: Objective) -> EpistemicPriors:
+def parameter_complexity(world: World, posterior: TemporalPosterior) -> Array:
+    """KL[q(θ) ‖ p(θ)]."""
+    believed = jnp.exp(posterior.parameter)
+    return mul_log(believed, posterior.parameter - jnp.where(believed > 0, world.parameter, 0.0)).sum()
+
+
+def temporal_terms(world: World, posterior: TemporalPosterior, objective: Objective) -> dict[str, Array]:
+    """The free energy of a temporal posterior, term by term."""
+    keep = hold(objective.gradient)
+
+    def step(before: Array, t: Array) -> tuple[Array, dict[str, Array]]:
+        state = posterior.state.at(t)
+        now = flow(posterior.control[t], state, before)
+        costs = None
+        if objective.epistemic:
+            observation = {name: kernel.at(t) for name, kernel in posterior.observation.items()}
+            costs = jax.tree.map(keep, slice_costs(now, state, observation, objective))
+        terms = slice_terms(world, posterior, objective, t, now, costs)
+        counts = t < world.horizon
+        return jnp.where(counts, now.after, before), {k: jnp.where(counts, v, 0.0) for k, v in terms.items()}
+
+    _, per_step = jax.lax.scan(step, start(posterior), jnp.arange(posterior.control.shape[0]))
+    terms = {name: values.sum() for name, values in per_step.items()}
+    terms["complexity"] += parameter_complexity(world, posterior)
+    return terms
+
+
+def temporal_priors(posterior: TemporalPosterior, objective: Objective) -> EpistemicPriors:
     """log p̃ of every slice, stacked along a leading time axis."""
 
     def step(before: Array, inputs: tuple[Array, Array]) -> tuple[Array, EpistemicPriors]:

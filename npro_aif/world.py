@@ -115,6 +115,7 @@ class Program:
             site.name + suffix: site.size for sites, suffix in site_axes(signature).values() for site in sites
         }
         self.fixed = self._freeze()
+        self._bind = jax.jit(self.bind)
 
     def bind(
         self,
@@ -139,8 +140,8 @@ class Program:
         return world if valid is None else world._replace(parameter=jnp.where(valid, world.parameter, -jnp.inf))
 
     def world(self, belief: Belief, horizon: int | Array) -> World:
-        """:meth:`bind` with this program's own fixed part."""
-        return self.bind(self.fixed, belief, horizon)
+        """:meth:`bind` with this program's own fixed part, compiled."""
+        return self._bind(self.fixed, belief, jnp.asarray(horizon))
 
     def _freeze(self) -> Fixed:
         """Evaluate the program once, check its numbers, and keep what depends on neither belief nor horizon."""

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
+
 import jax.numpy as jnp
 import numpy as np
 
 import npro_aif as aif
 from npro_aif.kernels import Dense
 from npro_aif.numerics import safe_log
+from npro_aif.objectives import Objective
 from npro_aif.sequence import FLOOR, SequencePosterior, sequence_tables
 from npro_aif.temporal import TemporalPosterior
 from npro_aif.world import World, program_of
@@ -15,17 +18,10 @@ from tests.worlds import RandomWorld
 from tests.worlds import SequenceTables as SequenceNumbers
 from tests.worlds import TemporalTables as TemporalNumbers
 
-OBJECTIVES = [
-    aif.Marginal(),
-    aif.Planning(),
-    *(
-        aif.Active(normalize=normalize, gradient=gradient, planning_correction=correction, weight=weight)
-        for normalize in (False, True)
-        for gradient in ("fixed", "through")
-        for correction in (False, True)
-        for weight in (1.0, 0.3)
-    ),
-]
+def objectives(gradient: str, weight: float) -> list[Objective]:
+    """Every objective and switch, for one reading of the gradient and one weight."""
+    switches = itertools.product((False, True), (False, True))
+    return [aif.Marginal(), aif.Planning()] + [aif.Active(n, gradient, c, weight) for n, c in switches]  # type: ignore[arg-type]
 
 
 def log(table: np.ndarray) -> jnp.ndarray:
@@ -54,7 +50,7 @@ def sequence(random: RandomWorld, world: World, q: SequenceNumbers, support: str
     return SequencePosterior(log(q.control), log(q.state), log(q.observation_parameter), tables)
 
 
-def switches(objective: aif.Marginal | aif.Planning | aif.Active) -> dict[str, object]:
+def switches(objective: Objective) -> dict[str, object]:
     """An objective's switches as the oracle's keywords."""
     return {
         "normalize": objective.normalize,
@@ -63,5 +59,8 @@ def switches(objective: aif.Marginal | aif.Planning | aif.Active) -> dict[str, o
     }
 
 
-def close(found: float, expected: float, tolerance: float) -> bool:
-    return abs(found - expected) <= tolerance * max(1.0, abs(expected))
+def assert_close(found: object, expected: object, tolerance: float, note: object = "") -> None:
+    """Equal to ``tolerance``, relative or absolute, whichever is larger."""
+    found, expected = np.asarray(found, float), np.asarray(expected, float)
+    error = np.abs(found - expected) / np.maximum(1.0, np.abs(expected))
+    assert (error <= tolerance).all(), (note, error.max(), found, expected)

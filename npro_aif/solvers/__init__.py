@@ -1,5 +1,6 @@
 """Solvers: ways to find the posterior that minimises an objective."""
 
+from npro_aif.solvers.coordinate import CoordinateSolver
 from npro_aif.solvers.svi import SVISolver
 
-__all__ = ["SVISolver"]
+__all__ = ["CoordinateSolver", "SVISolver"]
