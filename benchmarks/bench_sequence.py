@@ -53,6 +53,8 @@ class HandTables(NamedTuple):
     log_y: Array  # (625, 16, 2) log p(y,θ|x)
     barred: Array | None  # (625, 32) NEVER where p(y,θ|x) = 0, with restricted tables
     goal: Array  # (625, 2) log p̂(x_T|θ)
+    moves: Array  # (256, 4, 3) whether u_t is this one, t = 2, 3, 4
+    places: Array  # (625, 15) whether x_{t-1} is this one, the same t
 
 
 def hand_tables(support: str) -> HandTables:
@@ -67,7 +69,9 @@ def hand_tables(support: str) -> HandTables:
     log_x = sum(step[before[t][None, :], u[t][:, None], x[t][None, :]] for t in range(HORIZON))
     log_y = np.log(0.5) + sum(cue[x[t][:, None], y[t][None, :]] for t in range(HORIZON))
     barred = None if support == "all" else np.where(log_y < NEVER / 2, NEVER, 0.0).reshape(625, 32)
-    tables = HandTables(HORIZON * np.log(0.25), log_x, log_y, barred, maze.goal_preference(maze.GAMMA)[x[-1]])
+    goal = maze.goal_preference(maze.GAMMA)[x[-1]]
+    moves, places = np.moveaxis(np.eye(4)[u[1:]], 0, 2), np.moveaxis(np.eye(5)[x[:-1]], 0, 2).reshape(-1, 15)
+    tables = HandTables(HORIZON * np.log(0.25), log_x, log_y, barred, goal, moves, places)
     return jax.tree.map(lambda a: jnp.asarray(np.maximum(a, NEVER), jnp.float32), tables)
 
 
@@ -84,21 +88,16 @@ def hand_loss(tables: HandTables, params: dict[str, Array], objective: Objective
     told = (qy * (log_qy - tables.log_y)).sum((1, 2)) - (q_theta * tables.goal).sum(1)
     total = qu @ (log_qu - tables.log_u - entropy - crossed) + qx @ told
     if objective.correction:
-        total += policy_entropy(qu, qx_u)
+        total += policy_entropy(tables, qu, qx_u)
     if objective.epistemic:
         total += epistemic(objective, qu, qx, entropy, qy, log_qy, q_theta)
     return total
 
 
-def policy_entropy(qu: Array, qx_u: Array) -> Array:
+def policy_entropy(tables: HandTables, qu: Array, qx_u: Array) -> Array:
     """Σ_t H[q(u_t|x_{t-1})]; where the maze starts is certain, so the first is H[q(u_1)]."""
-    walks = (qu[:, None] * qx_u).reshape((4,) * HORIZON + (5,) * HORIZON)
-    total = -xlogx(qu.reshape(4, -1).sum(1)).sum()
-    for t in range(1, HORIZON):
-        others = tuple(i for i in range(2 * HORIZON) if i not in (t, HORIZON + t - 1))
-        pair = walks.sum(others)  # q(u_t, x_{t-1})
-        total += xlogx(pair.sum(0)).sum() - xlogx(pair).sum()
-    return total
+    pairs = jnp.einsum("nvt,nxt->txv", qu[:, None, None] * tables.moves, (qx_u @ tables.places).reshape(256, 5, 3))
+    return (xlogx(pairs.sum(2)) - xlogx(pairs).sum(2)).sum() - xlogx(qu.reshape(4, -1).sum(1)).sum()
 
 
 def epistemic(

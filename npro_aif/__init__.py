@@ -6,6 +6,7 @@ solver, and get a :class:`Plan`: an exact posterior over controls, states, obser
 
 from npro_aif import guides
 from npro_aif.augmented import augmented
+from npro_aif.beliefs import update_belief
 from npro_aif.efe import ExpectedFreeEnergy, expected_free_energy
 from npro_aif.errors import GuideError, ImpossibleObservation, ModelError
 from npro_aif.language import (
@@ -52,4 +53,5 @@ __all__ = [
     "preference",
     "rollout",
     "state",
+    "update_belief",
 ]

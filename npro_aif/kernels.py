@@ -76,6 +76,12 @@ class Dense:
     def select(self, theta: Array) -> Dense:
         return Dense(select_parameters(self.log, theta))
 
+    def given(self, control: Array | int) -> Dense:
+        """A transition's slice (Θ|1, X|1, U|1, X') at one control, its axis kept with size 1."""
+        if self.log.shape[2] == 1:
+            return self
+        return Dense(jax.lax.dynamic_slice_in_dim(self.log, control, 1, axis=2))
+
     def table(self) -> Array:
         """The log-table with its outcome axis."""
         return self.log
@@ -154,6 +160,11 @@ class Index:
     def select(self, theta: Array) -> Index:
         group = None if self.group is None else select_parameters(self.group, theta)
         return Index(select_parameters(self.index, theta), self.size, group, self.num_groups)
+
+    def given(self, control: Array | int) -> Index:
+        if self.index.shape[2] == 1:
+            return self
+        return Index(jax.lax.dynamic_slice_in_dim(self.index, control, 1, axis=2), self.size)
 
     def grouped(self) -> Index:
         """The same kernel with its groups worked out, where the values are known and θ matters."""

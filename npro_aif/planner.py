@@ -14,7 +14,7 @@ from jax import Array
 
 from npro_aif.checks import check_belief
 from npro_aif.generic import GenericGuide
-from npro_aif.guides import SequenceGuide, TableGuide, TemporalGuide
+from npro_aif.guides import TableGuide, TemporalGuide
 from npro_aif.language import Belief, check_horizon
 from npro_aif.numerics import is_concrete
 from npro_aif.objectives import Active, Objective
@@ -61,7 +61,7 @@ class Planner:
         self.solver = SVISolver(optax.adam(0.05)) if solver is None else solver
         self.max_horizon = max_horizon
         self.num_traces = 0  # how often planning code was traced: once for each shape
-        self._solvers: dict[int, tuple[Program, Callable[..., Plan]]] = {}
+        self._solvers: dict[tuple[int, str], Compiled] = {}
 
     def __call__(
         self, rng_key: Array, belief: Belief, horizon: int | Array | None = None, warm: Plan | None = None
@@ -69,19 +69,49 @@ class Planner:
         """Plan from a belief.
 
         :param horizon: how many steps to look ahead, at most ``max_horizon``.
-        :param warm: a plan of the same planner to start from.
+        :param warm: the plan made one step earlier; its posterior, shifted by one step, is where the solver starts.
         """
+        plan = self.solve(rng_key, belief, horizon, warm)
+        return trim(plan, plan.horizon) if is_concrete(plan.horizon) else plan
+
+    def solve(
+        self, rng_key: Array, belief: Belief, horizon: int | Array | None = None, warm: Plan | None = None
+    ) -> Plan:
+        """As a call, but the plan's arrays keep the length of ``max_horizon``, whatever the horizon."""
         horizon = self._horizon(horizon)
-        program, solve = self._compiled(belief, horizon)
-        check_belief(belief, program.signature)
-        support = self._support(program, belief)
-        params = None if warm is None else warm.params
-        plan = solve(program.fixed, support, belief, jnp.asarray(horizon), rng_key, params)
-        return trim(plan, horizon) if is_concrete(horizon) else plan
+        compiled = self._compiled(belief, horizon)
+        check_belief(belief, compiled.program.signature)
+        support = self._support(compiled.program, belief)
+        start = compiled.warm_start(support, warm)
+        return compiled.solve(compiled.program.fixed, support, belief, jnp.asarray(horizon), rng_key, start)
+
+    def batch(self, keys: Array, beliefs: Belief, horizon: int | Array | None = None) -> Plan:
+        """Plan from many beliefs at once: every array of the plan gets a leading batch axis.
+
+        The batch is padded to a power of two, so that a handful of sizes compile, and so is the support of the
+        beliefs, to the largest of them.
+
+        :param keys: (B,) random keys.
+        :param beliefs: a :class:`Belief` whose arrays have a leading axis B.
+        """
+        count = len(keys)
+        if jnp.ndim(beliefs.parameter) != 2 or len(beliefs.parameter) != count or len(beliefs.state) != count:
+            raise ValueError(
+                f"beliefs: found arrays of shapes {jnp.shape(beliefs.parameter)} and {jnp.shape(beliefs.state)} for {count} "
+                "keys, expected (B, Θ) and (B, Θ, X)"
+            )
+        horizon = self._horizon(horizon)
+        compiled = self._compiled(Belief(beliefs.parameter[0], beliefs.state[0]), horizon)
+        padding = np.minimum(np.arange(_power_of_two(count)), count - 1)
+        keys, beliefs = jax.tree.map(lambda a: a[padding], (keys, beliefs))
+        support = self._support(compiled.program, beliefs)
+        start = compiled.warm_start(support, None)
+        plans = compiled.batch(compiled.program.fixed, support, beliefs, jnp.asarray(horizon), keys, start)
+        return jax.tree.map(lambda a: a[:count], plans)
 
     def program(self, belief: Belief, horizon: int | None = None) -> Program:
         """The compiled program behind the plans."""
-        return self._compiled(belief, self._horizon(horizon))[0]
+        return self._compiled(belief, self._horizon(horizon)).program
 
     def _horizon(self, horizon: int | Array | None) -> int | Array:
         if horizon is None:
@@ -105,66 +135,133 @@ class Planner:
         """Whether one compiled function serves every horizon."""
         return isinstance(self.guide, TemporalGuide)
 
-    def _compiled(self, belief: Belief, horizon: int | Array) -> tuple[Program, Callable[..., Plan]]:
+    def _compiled(self, belief: Belief, horizon: int | Array) -> Compiled:
         if not self._any_horizon() and not is_concrete(horizon):
             raise ValueError("horizon: found a traced value, expected a Python int with this guide")
         num_steps = self._max() if self._any_horizon() else int(horizon)
-        if num_steps not in self._solvers:
+        key = num_steps, str(jnp.result_type(float))
+        if key not in self._solvers:
             program = program_of(self.model, belief, num_steps)
             with jax.core.eval_context():
                 uniform = jax.tree.map(lambda a: np.full(np.shape(a), 1 / np.shape(a)[-1]), belief)
                 world = program.world(uniform, num_steps)
-                problem = Problem(world, self.guide, self.objective, num_steps)
                 self.guide.check(world, num_steps)
-                self.solver.check(problem)
-            self._solvers[num_steps] = program, jax.jit(self._solver(program, num_steps))
-        return self._solvers[num_steps]
-
-    def _solver(self, program: Program, num_steps: int) -> Callable[..., Plan]:
-        origin = Origin(program, self.guide, program.signature)
-
-        def solve(
-            fixed: Fixed, support: Support | None, belief: Belief, horizon: Array, key: Array, warm: Any
-        ) -> Plan:
-            self.num_traces += 1
-            every = jnp.arange(program.signature.num_parameters)
-            theta, valid = support if support is not None else (every, every >= 0)
-            world = program.bind(fixed, belief, horizon, None if support is None else theta, valid)
-            problem = Problem(world, self.guide, self.objective, num_steps)
-            solution = self.solver.solve(problem, key, warm)
-            marginals = solution.factors.marginals(world)
-            parameter = jnp.zeros(len(every), marginals.parameter.dtype).at[theta].add(marginals.parameter)
-            return Plan(
-                control=marginals.control,
-                policy=marginals.policy,
-                state=marginals.state,
-                parameter=parameter,
-                observation=marginals.observation,
-                free_energy=solution.free_energy,
-                terms=self.objective.terms(world, solution.factors),
-                info=solution.info,
-                params=solution.params,
-                belief=belief,
-                horizon=horizon,
-                theta=theta,
-                valid=valid,
-                origin=origin,
-            )
-
-        return solve
+                self.solver.check(Problem(world, self.guide, self.objective, num_steps))
+            self._solvers[key] = Compiled(self, program, num_steps)
+        return self._solvers[key]
 
     def _support(self, program: Program, belief: Belief) -> Support | None:
-        """The parameters that the belief holds possible, where leaving out the others pays."""
+        """The parameters that the belief (or any of a batch) holds possible, where leaving out the others pays."""
         total = program.signature.num_parameters
-        if total < PRUNE_FROM or not is_concrete(belief) or isinstance(self.guide, SequenceGuide):
+        if total < PRUNE_FROM or not is_concrete(belief) or not self._any_horizon():
             return None
-        possible = np.flatnonzero(np.asarray(belief.parameter) > 0)
-        size = 1 << int(len(possible) - 1).bit_length()
+        possible = [np.flatnonzero(row) for row in np.atleast_2d(np.asarray(belief.parameter) > 0)]
+        size = _power_of_two(max(len(row) for row in possible))
         if size >= total:
             return None
-        theta = np.full(size, possible[0], np.int32)
-        theta[: len(possible)] = possible
-        return Support(jnp.asarray(theta), jnp.arange(size) < len(possible))
+        theta = np.stack([np.resize(np.append(row, np.full(size - len(row), row[0])), size) for row in possible])
+        valid = np.arange(size) < np.array([len(row) for row in possible])[:, None]
+        if belief.parameter.ndim == 1:
+            theta, valid = theta[0], valid[0]
+        return Support(jnp.asarray(theta, jnp.int32), jnp.asarray(valid))
+
+
+class WarmStart(NamedTuple):
+    """Tables of logits to start from, and whether to do so."""
+
+    params: dict[str, Array]
+    use: Array  # ()
+
+
+class Compiled:
+    """A planner's compiled functions for one length of the time axis."""
+
+    def __init__(self, planner: Planner, program: Program, num_steps: int):
+        self.planner = planner
+        self.program = program
+        self.num_steps = num_steps
+        self.origin = Origin(program, planner.guide, program.signature)
+        self.solve = jax.jit(self._solve)
+        self.batch = jax.jit(jax.vmap(self._solve, (None, 0, 0, None, 0, None)))
+        self._blank: dict[int, WarmStart] = {}
+
+    def _solve(
+        self, fixed: Fixed, support: Support | None, belief: Belief, horizon: Array, key: Array, start: WarmStart
+    ) -> Plan:
+        planner = self.planner
+        planner.num_traces += 1
+        every = jnp.arange(self.program.signature.num_parameters)
+        theta, valid = support if support is not None else (every, every >= 0)
+        world = self.program.bind(fixed, belief, horizon, None if support is None else theta, valid)
+        problem = Problem(world, planner.guide, planner.objective, self.num_steps)
+        first = planner.guide.first_params(key, world, self.num_steps)
+        first = {
+            name: jnp.where(start.use, _shift(name, start.params[name]), value) if name in start.params else value
+            for name, value in first.items()
+        }
+        solution = planner.solver.solve(problem, key, first)
+        marginals = solution.posterior.marginals(world)
+        return Plan(
+            control=marginals.control,
+            policy=marginals.policy,
+            state=marginals.state,
+            parameter=jnp.zeros(len(every), marginals.parameter.dtype).at[theta].add(marginals.parameter),
+            observation=marginals.observation,
+            free_energy=solution.free_energy,
+            terms=planner.objective.terms(world, solution.posterior),
+            info=solution.info,
+            params=solution.params,
+            belief=belief,
+            horizon=horizon,
+            theta=theta,
+            valid=valid,
+            origin=self.origin,
+        )
+
+    def warm_start(self, support: Support | None, warm: Plan | None) -> WarmStart:
+        """The tables of an earlier plan; those over other parameters than this one's start at the model."""
+        if not self.planner._any_horizon():
+            if warm is not None:
+                raise ValueError("warm: found a plan to start from, expected None with this guide (use TemporalGuide)")
+            return WarmStart({}, jnp.asarray(False))
+        size = self.program.signature.num_parameters if support is None else support.theta.shape[-1]
+        if size not in self._blank:
+            self._blank[size] = self._blank_start(size)
+        blank = self._blank[size]
+        if warm is None:
+            return blank
+        same = support is None and warm.theta.shape[-1] == size
+        kept = {
+            name: warm.params[name]
+            for name, table in blank.params.items()
+            if name in warm.params and warm.params[name].shape == table.shape and (same or name == "control_logits")
+        }
+        return WarmStart(blank.params | kept, jnp.asarray(True))
+
+    def _blank_start(self, size: int) -> WarmStart:
+        """Tables of the right shapes for ``size`` parameters."""
+
+        def params(fixed: Fixed, theta: Array, key: Array) -> dict[str, Array]:
+            signature = self.program.signature
+            uniform = Belief(
+                jnp.full(signature.num_parameters, 1 / signature.num_parameters),
+                jnp.full((signature.num_parameters, signature.num_states), 1 / signature.num_states),
+            )
+            world = self.program.bind(fixed, uniform, self.num_steps, theta)
+            return self.planner.guide.first_params(key, world, self.num_steps)
+
+        with jax.core.eval_context():
+            shapes = jax.eval_shape(params, self.program.fixed, jnp.zeros(size, jnp.int32), jax.random.key(0))
+            return WarmStart({k: jnp.zeros(v.shape, v.dtype) for k, v in shapes.items()}, jnp.asarray(False))
+
+
+def _shift(name: str, table: Array) -> Array:
+    """A table of logits one step later; the last step starts at the model."""
+    return table if name == "parameter_logits" else jnp.roll(table, -1, axis=0).at[-1].set(0.0)
+
+
+def _power_of_two(count: int) -> int:
+    return 1 << (count - 1).bit_length()
 
 
 def trim(plan: Plan, horizon: int | Array) -> Plan:

@@ -35,45 +35,52 @@ def _sample(plan: Plan, fixed: Fixed, key: Array, num_samples: int, horizon: int
     world = program.bind(fixed, plan.belief, plan.horizon, plan.theta, plan.valid)
     posterior = guide.posterior(world, plan.params, program.num_steps)
 
-    def draw(key: Array) -> dict[str, Array]:
-        if isinstance(posterior, TemporalPosterior):
-            return _along_time(posterior, world, key, horizon)
+    if isinstance(posterior, TemporalPosterior):
+        # All the noise at once: a generator inside the loop takes many times longer to compile.
+        noise = jax.random.uniform(key, (num_samples, 1 + horizon, 2 + len(posterior.observation)))
+        return jax.vmap(lambda noise: _along_time(posterior, world, noise))(noise)
+
+    def run(key: Array) -> dict[str, Array]:
         with trace() as sites, seed(rng_seed=key), substitute(data=plan.params):
             guide.draw(world, posterior, horizon)
         return _stacked(sites, world, horizon)
 
-    return jax.vmap(draw)(jax.random.split(key, num_samples))
+    return jax.vmap(run)(jax.random.split(key, num_samples))
 
 
-def _along_time(posterior: TemporalPosterior, world: World, key: Array, horizon: int) -> dict[str, Array]:
-    """One draw, site by site along the chain."""
-    key, of_theta, of_start = jax.random.split(key, 3)
-    row = jax.random.categorical(of_theta, posterior.parameter)
-    first = jax.random.categorical(of_start, posterior.initial[row])
+def _along_time(posterior: TemporalPosterior, world: World, noise: Array) -> dict[str, Array]:
+    """One draw, site by site along the chain; noise (1+T, 2 + the number of observation sites)."""
+    row = _choose(posterior.parameter, noise[0, 0])
+    first = _choose(posterior.initial[row], noise[0, 1])
 
     def step(x: Array, inputs: tuple[Array, Array]) -> tuple[Array, tuple[Array, Array, dict[str, Array]]]:
-        t, key = inputs
-        of_control, of_state, *of_sites = jax.random.split(key, 2 + len(posterior.observation))
-        u = jax.random.categorical(of_control, posterior.control[t, x])
-        x = _outcome(posterior.state.at(t), of_state, row, x, u)
+        t, noise = inputs
+        u = _choose(posterior.control[t, x], noise[0])
+        x = _outcome(posterior.state.at(t), noise[1], row, x, u)
         seen = {
-            name: _outcome(kernel.at(t), of_site, row, x)
-            for of_site, (name, kernel) in zip(of_sites, posterior.observation.items(), strict=True)
+            name: _outcome(kernel.at(t), noise[2 + i], row, x)
+            for i, (name, kernel) in enumerate(posterior.observation.items())
         }
         return x, (u, x, seen)
 
-    keys = jax.random.split(key, horizon)
-    _, (u, x, seen) = jax.lax.scan(step, first, (jnp.arange(horizon), keys))
+    _, (u, x, seen) = jax.lax.scan(step, first, (jnp.arange(len(noise) - 1), noise[1:]))
     signature = world.signature
     states = split(jnp.append(first, x), signature.state)
     return split(world.theta[row], signature.parameter) | states | split(u, signature.control) | seen
 
 
-def _outcome(kernel: Kernel, key: Array, *given: Array) -> Array:
+def _outcome(kernel: Kernel, noise: Array, *given: Array) -> Array:
     """Draw from one slice of a kernel; the flat value."""
     if isinstance(kernel, Index):
         return lookup(kernel.index, *given)
-    return jax.random.categorical(key, lookup(kernel.log, *given))
+    return _choose(lookup(kernel.log, *given), noise)
+
+
+def _choose(log_probs: Array, noise: Array) -> Array:
+    """The category in which a uniform number falls: never one of probability zero."""
+    cumulative = jnp.cumsum(jnp.exp(log_probs))
+    below_total = jnp.nextafter(cumulative[-1], jnp.zeros_like(cumulative[-1]))
+    return jnp.argmax(cumulative > jnp.minimum(noise * cumulative[-1], below_total))
 
 
 def _stacked(sites: dict[str, Any], world: World, horizon: int) -> dict[str, Array]:

@@ -31,7 +31,7 @@ class SolverInfo(NamedTuple):
 class Solution(NamedTuple):
     """A posterior and its history."""
 
-    factors: Any  # the learned tables, as the guide's posterior has them
+    posterior: Any  # as the guide's own, with the world's tables where a factor is not learned
     free_energy: Array  # (iterations + 1,) F before every iteration, and of the returned posterior
     info: SolverInfo
     params: Any  # what a warm start takes

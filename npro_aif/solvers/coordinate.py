@@ -108,23 +108,23 @@ class CoordinateSolver:
                 "differentiate through the epistemic priors)"
             )
 
-    def solve(self, problem: Problem, key: Array, warm: Any = None) -> Solution:
-        """Sweep from a key-seeded policy, or from ``warm``, until the posterior reproduces itself."""
+    def solve(self, problem: Problem, key: Array, params: Any) -> Solution:
+        """Sweep from the policy in ``params``, and from further key-seeded ones, until the posterior reproduces itself."""
         if self.restarts == 1:
-            return self._solve(problem, key, warm)
-        keys = jax.random.split(key, self.restarts)
-        if warm is None:
-            every = jax.vmap(lambda k: self._solve(problem, k, None))(keys)
-        else:  # the warm start is one of them
-            rest = jax.vmap(lambda k: self._solve(problem, k, None))(keys[1:])
-            every = jax.tree.map(lambda a, b: jnp.concatenate([a[None], b]), self._solve(problem, key, warm), rest)
+            return self._solve(problem, key, params)
+
+        def restart(i: Array) -> Solution:
+            fresh = jax.random.fold_in(key, i)
+            other = problem.guide.first_params(fresh, problem.world, problem.num_steps)
+            return self._solve(problem, fresh, jax.tree.map(lambda a, b: jnp.where(i == 0, a, b), params, other))
+
+        every = jax.vmap(restart)(jnp.arange(self.restarts))
         best = jnp.argmin(every.free_energy[:, -1])
         return jax.tree.map(lambda leaf: leaf[best], every)
 
-    def _solve(self, problem: Problem, key: Array, warm: Any) -> Solution:
+    def _solve(self, problem: Problem, key: Array, params: Any) -> Solution:
         world, objective = problem.world, problem.objective
         learn = problem.guide.learn  # type: ignore[attr-defined]
-        params = problem.guide.first_params(key, world, problem.num_steps) if warm is None else warm
         seeds = {"control_logits": params["control_logits"]} if "control" in learn else {}
         if "parameter" in learn:  # a q(θ) that is as symmetric as p(θ) would sit on a saddle, whatever the policy
             seeds["parameter_logits"] = jax.random.normal(jax.random.fold_in(key, 1), world.parameter.shape)

@@ -37,10 +37,9 @@ class SVISolver:
     def check(self, problem: Problem) -> None:
         """Every guide and objective will do."""
 
-    def solve(self, problem: Problem, key: Array, warm: Any = None) -> Solution:
-        """Minimise the objective from the guide's first values, or from ``warm``."""
+    def solve(self, problem: Problem, key: Array, params: Any) -> Solution:
+        """Minimise the objective from the guide's logits ``params``."""
         loss = problem.guide.loss_function(problem.objective, problem.world, problem.num_steps)
-        params = problem.guide.first_params(key, problem.world, problem.num_steps) if warm is None else warm
         step = _stepper(self.optimizer, loss)
         state = params, self.optimizer.init(params)
         if self.tol is None:

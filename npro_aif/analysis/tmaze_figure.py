@@ -1,0 +1,115 @@
+"""The T-maze with what the agent means to do: arrows at every place it may come to, a panel for each time step.
+
+An arrow's opacity is the largest of q(x_{t-1}) q(u_t|x_{t-1}) over the future steps t, so that it is the policy where
+the agent expects to be; the small numbers are the steps at which it would go there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import Circle, FancyArrowPatch, Rectangle
+
+from npro_aif.analysis.style import BLUE, FLOOR, GREEN, INK, ORANGE, bare, new_axes
+from npro_aif.models.tmaze import CUE, JUNCTION, LEFT, PLACES, RIGHT, SIDES, START
+from npro_aif.plan import Plan
+
+AT = {CUE: (0, 0), START: (0, 1), JUNCTION: (0, 2), LEFT: (-1, 2), RIGHT: (1, 2)}  # each place's centre
+TOWARDS = np.array([[0, 1], [1, 0], [0, -1], [-1, 0]])  # North, East, South, West
+ARMS = (LEFT, RIGHT)  # by θ
+FAINT = 0.03  # arrows fainter than this are left out
+NUMBERED = 0.2  # steps that are at least this probable are written at the arrow
+
+
+def plot_tmaze_step(plan: Plan, axes: Axes | None = None, *, theta: int | None = None, title: str = "") -> Axes:
+    """The maze, the agent where it is now, and its whole plan.
+
+    :param theta: the side that holds the reward (0 left, 1 right): a star there. Without it there is a star in each
+        arm, as opaque as the agent believes in it.
+    """
+    axes = new_axes(axes, 3.2, 3.4)
+    belief = np.asarray(plan.belief.parameter)
+    draw_maze(axes, int(np.argmax(plan.state[0])), theta, belief)
+    joint = np.asarray(plan.state)[:-1, :, None] * np.asarray(plan.policy)  # (T, X, U) q(x_{t-1}, u_t)
+    for place, control in np.ndindex(joint.shape[1:]):
+        masses = joint[:, place, control]
+        if masses.max() >= FAINT:
+            steps = ",".join(str(t + 1) for t in np.flatnonzero(masses >= NUMBERED))
+            _draw_arrow(axes, place, control, float(masses.max()), steps)
+    axes.set_title(title, fontsize=10)
+    return axes
+
+
+def plot_tmaze_trajectories(
+    episodes: Mapping[str, Sequence[Plan]],
+    *,
+    theta: int | None = None,
+    arrivals: Mapping[str, int] | None = None,
+) -> np.ndarray:
+    """A row for each objective and a panel for each of its plans, as in the paper's trajectory figure.
+
+    :param episodes: the plans of an episode, one for each step taken, by the objective's name.
+    :param theta: the side that holds the reward.
+    :param arrivals: the place where each episode ended, for a last panel.
+    :return: the axes, (objectives, steps).
+    """
+    arrivals = arrivals or {}
+    columns = max(len(plans) + (name in arrivals) for name, plans in episodes.items())
+    figure = Figure(figsize=(2.4 * columns, 2.6 * len(episodes)), layout="constrained")
+    grid = figure.subplots(len(episodes), columns, squeeze=False)
+    for row, (name, plans) in zip(grid, episodes.items(), strict=True):
+        for t, axes in enumerate(row):
+            if t < len(plans):
+                plot_tmaze_step(plans[t], axes, theta=theta, title=f"$t={t}$")
+            elif t == len(plans) and name in arrivals:
+                draw_maze(axes, arrivals[name], theta)
+                axes.set_title(f"$t={t}$", fontsize=10)
+            else:
+                axes.set_visible(False)
+        row[0].set_ylabel(name, fontsize=11)
+    return grid
+
+
+def draw_maze(axes: Axes, agent: int, theta: int | None = None, belief: np.ndarray | None = None) -> None:
+    """The places, the cue, the reward (and how far the agent believes in it), and the agent."""
+    bare(axes)
+    axes.set_xlim(-1.55, 1.55)
+    axes.set_ylim(-0.55, 2.9)
+    for place, (x, y) in AT.items():
+        tile = Rectangle((x - 0.48, y - 0.48), 0.96, 0.96, facecolor=FLOOR, edgecolor="white", zorder=1)
+        axes.add_patch(tile)
+        if place == CUE:
+            tile.set_facecolor(ORANGE)
+            axes.text(x + 0.58, y, PLACES[place], ha="left", va="center", fontsize=8, color=INK)
+    for side, arm in enumerate(ARMS):
+        x, y = AT[arm]
+        sure = belief[side] if belief is not None else 1 / len(ARMS)
+        strength = float(sure) if theta is None else float(side == theta)
+        corner = x + 0.33 * np.sign(x), y + 0.33
+        axes.plot(*corner, "*", markersize=11, color=GREEN, alpha=strength, markeredgewidth=0, zorder=3)
+        if belief is not None:
+            axes.text(x, y + 0.56, f"{SIDES[side]} {sure:.0%}", ha="center", va="bottom", fontsize=8, color=INK)
+    axes.add_patch(Circle(AT[agent], 0.15, facecolor=BLUE, edgecolor="white", zorder=4))
+
+
+def _draw_arrow(axes: Axes, place: int, control: int, opacity: float, steps: str) -> None:
+    """An arrow inside its tile, with the steps beside its head."""
+    centre, towards = np.array(AT[place]), TOWARDS[control]
+    arrow = FancyArrowPatch(
+        tuple(centre + 0.17 * towards),
+        tuple(centre + 0.46 * towards),
+        arrowstyle="-|>",
+        mutation_scale=11,
+        linewidth=2,
+        shrinkA=0,
+        shrinkB=0,
+        color=INK,
+        alpha=min(opacity, 1.0),
+        zorder=5,
+    )
+    axes.add_patch(arrow)
+    beside = centre + 0.3 * towards + 0.15 * TOWARDS[(control + 1) % 4]
+    axes.text(*beside, steps, ha="center", va="center", fontsize=7, color=INK, zorder=6)
