@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.ticker import MaxNLocator
 
 from npro_aif.analysis.style import PALETTE, new_axes
 from npro_aif.plan import Plan
@@ -31,6 +32,7 @@ def plot_free_energy(
         axes.plot(steps, mean, color=colour, label=label, linewidth=1.8, marker=marker, markersize=3.5)
         if len(histories) > 1:
             axes.fill_between(steps, mean - deviation, mean + deviation, color=colour, alpha=0.2, linewidth=0)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set_xlabel(xlabel)
     axes.set_ylabel("free energy $F$ (nats)")
     axes.spines[["top", "right"]].set_visible(False)

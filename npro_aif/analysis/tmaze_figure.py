@@ -24,11 +24,14 @@ FAINT = 0.03  # arrows fainter than this are left out
 NUMBERED = 0.2  # steps that are at least this probable are written at the arrow
 
 
-def plot_tmaze_step(plan: Plan, axes: Axes | None = None, *, theta: int | None = None, title: str = "") -> Axes:
+def plot_tmaze_step(
+    plan: Plan, axes: Axes | None = None, *, theta: int | None = None, present: int = 0, title: str = ""
+) -> Axes:
     """The maze, the agent where it is now, and its whole plan.
 
     :param theta: the side that holds the reward (0 left, 1 right): a star there. Without it there is a star in each
         arm, as opaque as the agent believes in it.
+    :param present: how many steps were taken already; the plan's first is numbered one more.
     """
     axes = new_axes(axes, 3.2, 3.4)
     belief = np.asarray(plan.belief.parameter)
@@ -37,8 +40,8 @@ def plot_tmaze_step(plan: Plan, axes: Axes | None = None, *, theta: int | None =
     for place, control in np.ndindex(joint.shape[1:]):
         masses = joint[:, place, control]
         if masses.max() >= FAINT:
-            steps = ",".join(str(t + 1) for t in np.flatnonzero(masses >= NUMBERED))
-            _draw_arrow(axes, place, control, float(masses.max()), steps)
+            steps = present + 1 + np.flatnonzero(masses >= NUMBERED)
+            _draw_arrow(axes, place, control, float(masses.max()), _ranges(steps))
     axes.set_title(title, fontsize=10)
     return axes
 
@@ -63,7 +66,7 @@ def plot_tmaze_trajectories(
     for row, (name, plans) in zip(grid, episodes.items(), strict=True):
         for t, axes in enumerate(row):
             if t < len(plans):
-                plot_tmaze_step(plans[t], axes, theta=theta, title=f"$t={t}$")
+                plot_tmaze_step(plans[t], axes, theta=theta, present=t, title=f"$t={t}$")
             elif t == len(plans) and name in arrivals:
                 draw_maze(axes, arrivals[name], theta)
                 axes.set_title(f"$t={t}$", fontsize=10)
@@ -82,7 +85,7 @@ def draw_maze(axes: Axes, agent: int, theta: int | None = None, belief: np.ndarr
         tile = Rectangle((x - 0.48, y - 0.48), 0.96, 0.96, facecolor=FLOOR, edgecolor="white", zorder=1)
         axes.add_patch(tile)
         if place == CUE:
-            tile.set_facecolor(ORANGE)
+            tile.set(facecolor=ORANGE, alpha=0.7)
             axes.text(x + 0.58, y, PLACES[place], ha="left", va="center", fontsize=8, color=INK)
     for side, arm in enumerate(ARMS):
         x, y = AT[arm]
@@ -93,6 +96,16 @@ def draw_maze(axes: Axes, agent: int, theta: int | None = None, belief: np.ndarr
         if belief is not None:
             axes.text(x, y + 0.56, f"{SIDES[side]} {sure:.0%}", ha="center", va="bottom", fontsize=8, color=INK)
     axes.add_patch(Circle(AT[agent], 0.15, facecolor=BLUE, edgecolor="white", zorder=4))
+
+
+def _ranges(steps: np.ndarray) -> str:
+    """Whole numbers with runs in short.
+
+    >>> _ranges(np.array([1, 3, 4, 5]))
+    '1,3–5'
+    """
+    runs = np.split(steps, np.flatnonzero(np.diff(steps) > 1) + 1)
+    return ",".join(str(run[0]) if len(run) == 1 else f"{run[0]}–{run[-1]}" for run in runs if len(run))
 
 
 def _draw_arrow(axes: Axes, place: int, control: int, opacity: float, steps: str) -> None:
@@ -111,5 +124,5 @@ def _draw_arrow(axes: Axes, place: int, control: int, opacity: float, steps: str
         zorder=5,
     )
     axes.add_patch(arrow)
-    beside = centre + 0.3 * towards + 0.15 * TOWARDS[(control + 1) % 4]
+    beside = centre + 0.32 * towards + 0.15 * TOWARDS[(control + 1) % 4]
     axes.text(*beside, steps, ha="center", va="center", fontsize=7, color=INK, zorder=6)

@@ -1,0 +1,41 @@
+# `make demo` and `make test` set up everything they need in .venv; only python3, pip and make must be there.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/ready
+TYPES := $(VENV)/types
+
+.PHONY: demo test lint types pytest slow bench clean
+
+demo: $(READY)
+	$(BIN)/npro-aif demo
+
+test: lint types pytest
+
+lint: $(READY)
+	$(BIN)/ruff check .
+
+# The folders models/ and guides/ are packages of npro_aif only once it is installed, so types are checked there.
+types: $(READY)
+	rm -rf $(TYPES) && $(BIN)/pip install --quiet --no-deps --target $(TYPES) .
+	cd $(TYPES) && ../bin/mypy --config-file ../../pyproject.toml --cache-dir ../../.mypy_cache -p npro_aif
+
+pytest: $(READY)
+	$(BIN)/pytest -n 2
+
+slow: $(READY)
+	$(BIN)/pytest -m slow
+
+bench: $(READY)
+	$(BIN)/python benchmarks/bench_sequence.py
+	$(BIN)/python benchmarks/bench_planning.py
+	$(BIN)/python benchmarks/bench_peers.py
+
+$(READY): pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --upgrade pip
+	$(BIN)/pip install --quiet --editable ".[dev,baselines]"
+	touch $(READY)
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info .pytest_cache .ruff_cache .mypy_cache .hypothesis
