@@ -57,8 +57,8 @@ def expected_free_energy(
 
     >>> from npro_aif.models.tmaze import tmaze, initial_belief
     >>> G = expected_free_energy(tmaze, initial_belief(), horizon=2)
-    >>> G.total.shape, [int(u) for u in G.plans[G.best(1)[0]]]
-    ((16,), [2, 2])
+    >>> G.total.shape, int(G.plans[G.best(1)[0], 0])  # 16 plans; the best goes South, to the cue
+    ((16,), 2)
     """
     program = program_of(model, belief, horizon)
     signature = program.signature
@@ -83,7 +83,7 @@ def expected_free_energy(
 
 def _under_posterior(posterior: SequencePosterior) -> tuple[Array, ...]:
     tables, q = posterior.tables, mass(posterior)
-    states = jnp.exp(posterior.state)  # (N_u, N_x) q(x|u)
+    states = q.moved  # (N_u, N_x) q(x|u)
     evidence = sequence_evidence(q, posterior.emission)
 
     def average(table: Array) -> Array:

@@ -11,6 +11,14 @@ import jax.numpy as jnp
 from jax import Array
 
 
+NEVER = -1e9  # log 0 as a finite number: its exponential is exactly 0, and so is 0 · NEVER
+
+
+def finite(log: Array) -> Array:
+    """The same logarithms with :data:`NEVER` for -inf, so that a zero weight may simply be multiplied."""
+    return jnp.maximum(log, NEVER)
+
+
 def safe_log(p: Array) -> Array:
     """log p, with log 0 = -inf and a zero (not infinite) gradient there."""
     positive = p > 0
@@ -46,8 +54,8 @@ def masked_log_softmax(logits: Array, mask: Array, axis: int = -1) -> Array:
     """log softmax over the entries where ``mask`` holds, -inf elsewhere; a row with no entry is uniform.
 
     >>> import jax.numpy as jnp
-    >>> masked_log_softmax(jnp.zeros(3), jnp.array([True, True, False])).round(3).tolist()
-    [-0.693, -0.693, -inf]
+    >>> jnp.exp(masked_log_softmax(jnp.zeros(3), jnp.array([True, True, False]))).tolist()
+    [0.5, 0.5, 0.0]
     """
     mask = jnp.broadcast_to(mask, jnp.broadcast_shapes(mask.shape, logits.shape))
     mask = mask | ~mask.any(axis, keepdims=True)
