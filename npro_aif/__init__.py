@@ -5,9 +5,11 @@ solver, and get a :class:`Plan`: an exact posterior over controls, states, obser
 """
 
 from npro_aif import guides
+from npro_aif.agent import Agent
 from npro_aif.augmented import augmented
 from npro_aif.beliefs import update_belief
 from npro_aif.efe import ExpectedFreeEnergy, expected_free_energy
+from npro_aif.episodes import Episode, Outcomes, run_episodes
 from npro_aif.errors import GuideError, ImpossibleObservation, ModelError
 from npro_aif.language import (
     Belief,
@@ -30,14 +32,17 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Active",
+    "Agent",
     "Belief",
     "CoordinateSolver",
     "DeterministicCategorical",
+    "Episode",
     "ExpectedFreeEnergy",
     "GuideError",
     "ImpossibleObservation",
     "Marginal",
     "ModelError",
+    "Outcomes",
     "Plan",
     "Planner",
     "Planning",
@@ -52,6 +57,7 @@ __all__ = [
     "parameters",
     "preference",
     "rollout",
+    "run_episodes",
     "state",
     "update_belief",
 ]

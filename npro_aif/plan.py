@@ -23,6 +23,17 @@ if TYPE_CHECKING:
 TIE_TOLERANCE = 1e-5  # controls whose probabilities differ by less are tied
 
 
+def most_probable(probs: Array, key: Array | None = None) -> Array:
+    """The index of the largest of some probabilities (…, U).
+
+    :param key: breaks ties (within 1e-5) at random; without it the first one is taken.
+    """
+    tied = probs >= probs.max(-1, keepdims=True) - TIE_TOLERANCE
+    if key is None:
+        return jnp.argmax(tied, axis=-1)
+    return jax.random.categorical(key, jnp.where(tied, 0.0, -jnp.inf))
+
+
 @jax.tree_util.register_static
 @dataclass(frozen=True, eq=False)
 class Origin:
@@ -60,12 +71,7 @@ class Plan(NamedTuple):
 
         :param key: breaks ties (within 1e-5) at random; without it the first one is taken.
         """
-        first = self.control[..., 0, :]
-        tied = first >= first.max(-1, keepdims=True) - TIE_TOLERANCE
-        if key is None:
-            flat = jnp.argmax(tied, axis=-1)
-        else:
-            flat = jax.random.categorical(key, jnp.where(tied, 0.0, -jnp.inf))
+        flat = most_probable(self.control[..., 0, :], key)
         sites = self.signature.control
         return flat if len(sites) == 1 else split(flat, sites)
 

@@ -1,0 +1,119 @@
+"""Solved planning problems: what was decided, how long it took, and (with a folder) a way to go on after a stop.
+
+A problem is named by the bytes of its belief, its horizon and its initial values; its solution is q(u_1). Every
+solution is one small JSON file, written at once or not at all.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from npro_aif.language import Belief
+
+COMPILING = (  # the events by which JAX tells how long it traced, lowered and compiled
+    "/jax/core/compile/jaxpr_trace_duration",
+    "/jax/core/compile/jaxpr_to_mlir_module_duration",
+    "/jax/core/compile/backend_compile_duration",
+)
+_compiled = [0.0]  # seconds of compiling so far in this process
+
+
+def _listen(event: str, seconds: float, **_: Any) -> None:
+    if event in COMPILING:
+        _compiled[0] += seconds
+
+
+jax.monitoring.register_event_duration_secs_listener(_listen)
+
+
+def fingerprint(belief: Belief, *details: object) -> str:
+    """A name for a planning problem: equal for equal bytes, different otherwise."""
+    digest = hashlib.blake2b(digest_size=16)
+    for table in belief:
+        array = np.ascontiguousarray(table)
+        digest.update(f"{array.dtype}{array.shape}".encode())
+        digest.update(array.data)
+    digest.update(repr(details).encode())
+    return digest.hexdigest()
+
+
+class Solutions:
+    """Solutions by the name of their problem, with counts and times.
+
+    :param folder: where to keep them; those that are there already are taken over, with their times.
+    :param settings: what the solutions depend on beside the problem (the model, the objective, the solver …). A folder
+        that was begun with other settings is refused.
+    """
+
+    def __init__(self, folder: Path | None = None, settings: Mapping[str, Any] | None = None):
+        self.folder = folder
+        self.decisions = 0
+        self.problems = 0
+        self.seconds = 0.0
+        self.compile_seconds = 0.0
+        self._found: dict[str, np.ndarray] = {}
+        if folder is not None:
+            self._open(folder, dict(settings or {}))
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._found
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        return self._found[name]
+
+    def add(self, solved: Mapping[str, np.ndarray]) -> None:
+        """Keep what was solved in the stretch that the clock measured last."""
+        self._found.update(solved)
+        self.problems += len(solved)
+        if self.folder is not None:
+            for name, probs in solved.items():
+                seconds, compiling = (s / len(solved) for s in self._last)
+                row = [float(p) for p in probs]
+                write(self.folder / f"{name}.json", {"control": row, "seconds": seconds, "compile_seconds": compiling})
+
+    @contextmanager
+    def clock(self) -> Iterator[None]:
+        """Measure a stretch of planning."""
+        start, compiled = time.perf_counter(), _compiled[0]
+        yield
+        self._last = time.perf_counter() - start, _compiled[0] - compiled
+        self.seconds += self._last[0]
+        self.compile_seconds += self._last[1]
+
+    def _open(self, folder: Path, settings: dict[str, Any]) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        about = folder / "settings.json"
+        if about.exists():
+            found = json.loads(about.read_text())
+            differing = [name for name in {**found, **settings} if found.get(name) != settings.get(name)]
+            if differing:
+                raise ValueError(
+                    f"{folder}: found a run with other settings ({', '.join(sorted(differing))}), expected the "
+                    "same ones or an empty folder"
+                )
+        write(about, settings)
+        for path in sorted(folder.glob("*.json")):
+            if path != about:
+                kept = json.loads(path.read_text())
+                self._found[path.stem] = np.asarray(kept["control"], np.float32)
+                self.problems += 1
+                self.seconds += kept["seconds"]
+                self.compile_seconds += kept["compile_seconds"]
+
+
+def write(path: Path, content: Mapping[str, Any]) -> None:
+    """Write a JSON file in one go: whoever reads it finds all of it, or the one before."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(path.name + ".partial")
+    partial.write_text(json.dumps(content, indent=2) + "\n")
+    os.replace(partial, path)
