@@ -1,0 +1,100 @@
+"""The command line: thin wrappers around :mod:`npro_aif.experiments`, which are imported when they are called."""
+
+from __future__ import annotations
+
+import enum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+app = typer.Typer(
+    help="Planning under uncertainty as variational inference.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+
+@app.callback()
+def main() -> None:
+    """Planning under uncertainty as variational inference."""
+
+
+# Spelled out here so that a wrong name is refused (with the right ones) before JAX is imported.
+class TaskName(enum.StrEnum):
+    tmaze = "tmaze"
+    reactivity = "reactivity"
+    doorkey = "doorkey"
+
+
+class Method(enum.StrEnum):
+    vfe = "vfe"
+    efe = "efe"
+    sophisticated = "sophisticated"
+
+
+class ObjectiveName(enum.StrEnum):
+    active = "active"
+    planning = "planning"
+    marginal = "marginal"
+
+
+class SolverName(enum.StrEnum):
+    svi = "svi"
+    coordinate = "coordinate"
+
+
+class Preference(enum.StrEnum):
+    terminal = "terminal"
+    every_step = "every-step"
+
+
+@app.command()
+def run(
+    task: Annotated[TaskName, typer.Argument(help="The task.")],
+    method: Annotated[Method, typer.Option(help="vfe is ours, the others are baselines.")] = Method.vfe,
+    objective: Annotated[ObjectiveName, typer.Option(help="What is minimised.")] = ObjectiveName.active,
+    solver: Annotated[SolverName | None, typer.Option(help="coordinate, or svi with --paper.")] = None,
+    episodes: Annotated[int, typer.Option(min=1, help="How many.")] = 20,
+    seed: Annotated[int, typer.Option(min=0, help="Of the first episode and of the solver; the next follow.")] = 0,
+    horizon: Annotated[int | None, typer.Option(min=1, help="Steps to look ahead.")] = None,
+    size: Annotated[int | None, typer.Option(min=5, help="Of DoorKey's grid, 8 by default.")] = None,
+    preference: Annotated[Preference | None, typer.Option(help="When DoorKey's goal is preferred.")] = None,
+    weight: Annotated[float | None, typer.Option(min=0, help="Of the epistemic priors.")] = None,
+    paper: Annotated[bool, typer.Option("--paper", help="The switches of the paper's code.")] = False,
+    num_steps: Annotated[int | None, typer.Option(min=1, help="Gradient steps of svi.")] = None,
+    learning_rate: Annotated[float | None, typer.Option(help="Of svi.")] = None,
+    json: Annotated[Path | None, typer.Option(help="Write the summary here.")] = None,
+    resume: Annotated[Path | None, typer.Option(help="Keep decisions in this folder, and go on from them.")] = None,
+) -> None:
+    """Run an agent in a task and summarise what came of it."""
+    from npro_aif.experiments.run import INTERRUPTED
+    from npro_aif.experiments.run import run as run_task
+    from npro_aif.experiments.tasks import Settings, SettingsError
+
+    settings = Settings(
+        method=method.value,
+        objective=objective.value,
+        solver=solver and solver.value,
+        horizon=horizon,
+        weight=weight,
+        paper=paper,
+        num_steps=num_steps,
+        learning_rate=learning_rate,
+        seed=seed,
+    )
+    try:
+        summary = run_task(
+            task.value,
+            settings,
+            episodes,
+            size=size,
+            preference=preference and preference.value,
+            json_file=json,
+            folder=resume,
+        )
+    except SettingsError as error:
+        raise typer.BadParameter(str(error)) from error
+    if summary["interrupted"]:
+        raise typer.Exit(INTERRUPTED)

@@ -1,0 +1,85 @@
+"""The command ``npro-aif run``: one agent in one task over many episodes, and what came of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from npro_aif.episodes import Episode, effort, iterate_episodes
+from npro_aif.experiments.summary import summarize, table
+from npro_aif.experiments.tasks import Settings, SettingsError, Task, make_agent, make_objective, make_task, solver_name
+from npro_aif.solutions import Solutions, write
+
+INTERRUPTED = 130  # the exit code of a program that Ctrl-C stopped
+
+
+def run(
+    name: str,
+    settings: Settings,
+    episodes: int,
+    *,
+    size: int | None = None,
+    preference: str | None = None,
+    json_file: Path | None = None,
+    folder: Path | None = None,
+    console: Console | None = None,
+) -> dict[str, Any]:
+    """Run the episodes with the seeds ``settings.seed``, ``settings.seed + 1``, … and return the summary.
+
+    Ctrl-C ends the run; the summary is then of the episodes that had ended, and says so.
+
+    :param json_file: where to write the summary.
+    :param folder: where to keep solved problems, so that a run that was stopped goes on.
+    """
+    console = console or Console()
+    if episodes < 1:
+        raise SettingsError(f"episodes: found {episodes}, expected at least 1")
+    if settings.seed < 0:
+        raise SettingsError(f"seed: found {settings.seed}, expected a number that is not negative")
+    task = make_task(name, size=size, preference=preference, paper=settings.paper)
+    about = describe(task, settings, size, preference)
+    try:
+        solutions = Solutions(folder, about)
+    except ValueError as error:
+        raise SettingsError(f"resume: {error}") from error
+    agent = make_agent(task, settings)
+    console.print(" ".join(f"[bold]{key}[/] {value}" for key, value in about.items() if value is not None))
+    ended: list[Episode] = []
+    interrupted = False
+    seeds = range(settings.seed, settings.seed + episodes)
+    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
+    with Progress(*columns, console=console, transient=True) as progress:
+        bar = progress.add_task("episodes", total=episodes)
+        try:
+            for episode in iterate_episodes(task.environment, agent, seeds, solutions=solutions):
+                ended.append(episode)
+                progress.advance(bar)
+        except KeyboardInterrupt:
+            interrupted = True
+    ended.sort(key=lambda episode: episode.seed)
+    summary = about | summarize(task, ended, effort(solutions)) | {"interrupted": interrupted}
+    if json_file is not None:
+        write(json_file, summary)
+    console.print(table(summary, f"{name}, {settings.method}" + (" (stopped)" if interrupted else "")))
+    return summary
+
+
+def describe(task: Task, settings: Settings, size: int | None, preference: str | None) -> dict[str, Any]:
+    """Everything that was chosen, defaults spelled out."""
+    about: dict[str, Any] = {"task": task.name, "method": settings.method, "seed": settings.seed}
+    if task.name == "doorkey":
+        about |= {"size": size or 8, "preference": preference or ("terminal" if settings.paper else "every-step")}
+    about["horizon"] = settings.horizon or task.horizon
+    if settings.method != "vfe":
+        return about
+    solver = solver_name(settings)
+    objective = make_objective(task, settings)
+    about |= {"objective": settings.objective, "solver": solver, "paper": settings.paper, "learn": ",".join(task.learn)}
+    about["weight"] = objective.weight if objective.epistemic else None
+    if solver == "svi":
+        about["num_steps"] = settings.num_steps or task.num_steps
+        about["learning_rate"] = settings.learning_rate or task.learning_rate
+    return about

@@ -1,0 +1,43 @@
+"""The shortest path through a DoorKey grid whose whole map is known: what no agent with a 3×3 view can beat."""
+
+from __future__ import annotations
+
+import functools
+
+import jax.numpy as jnp
+import numpy as np
+
+from npro_aif.models.doorkey import CONTROLS, Layout, State, next_state, site_sizes
+
+
+@functools.lru_cache(maxsize=4096)
+def shortest_path(theta: int, state: int, size: int) -> int:
+    """How many controls lead from a state to the goal at least, by breadth-first search.
+
+    :param theta: the layout, as the model counts them.
+    :param state: the agent's state, as the model counts them.
+
+    >>> shortest_path(theta=0, state=0, size=5)
+    12
+    """
+    to = successors(theta, size)
+    num_goals = 16  # the goal is the last position, in any of its directions and statuses
+    reached = np.zeros(len(to), dtype=bool)
+    reached[state] = True
+    for steps in range(len(to)):
+        if reached[-num_goals:].any():
+            return steps
+        reached[to[reached]] = True
+    raise ValueError(f"theta: found the layout {theta}, from which the state {state} does not reach the goal")
+
+
+@functools.lru_cache(maxsize=4096)
+def successors(theta: int, size: int) -> np.ndarray:
+    """The next state by (state, control), (X, U), in one layout."""
+    parameters, sizes = site_sizes(size)
+    key, door = divmod(theta, parameters["door"])
+    flat = np.arange(np.prod(list(sizes.values())))[:, None]
+    position, direction, status = jnp.unravel_index(jnp.asarray(flat), tuple(sizes.values()))
+    layout = Layout(jnp.asarray(key), jnp.asarray(door))
+    after = next_state(State(position, direction, status), jnp.arange(len(CONTROLS)), layout, size)
+    return np.asarray((after.position * 4 + after.direction) * 4 + after.status)

@@ -1,0 +1,84 @@
+"""What a table of episodes says: the paper's statistics, as one flat dict and as a table to read."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from rich.table import Table
+
+from npro_aif.episodes import Effort, Episode
+from npro_aif.experiments.tasks import Task
+
+NORMAL_975 = 1.959963984540054  # the standard normal's 97.5 % quantile: intervals are at 95 %
+PROPORTIONS = ("success", "cue", "safe")
+MEANS = ("reward", "steps")
+
+
+def wilson(successes: int, count: int) -> tuple[float, float]:
+    """The 95 % Wilson interval of a proportion.
+
+    >>> [round(p, 4) for p in wilson(200, 200)]
+    [0.9812, 1.0]
+    """
+    if not 0 <= successes <= count or count < 1:
+        raise ValueError(f"successes: found {successes} of {count}, expected at most the count, which is at least 1")
+    rate, square = successes / count, NORMAL_975**2
+    centre = rate + square / (2 * count)
+    margin = NORMAL_975 * math.sqrt(rate * (1 - rate) / count + square / (4 * count**2))
+    scale = 1 + square / count
+    low = 0.0 if successes == 0 else (centre - margin) / scale
+    high = 1.0 if successes == count else (centre + margin) / scale
+    return low, high
+
+
+def summarize(task: Task, episodes: Sequence[Episode], effort: Effort) -> dict[str, Any]:
+    """Rates with their intervals (``_low``, ``_high``), means with their standard deviation (``_std``), and times.
+
+    What the task does not have (the T-maze is never safe, only DoorKey has a shortest path) is None.
+    """
+    outcomes = [task.outcome(episode) for episode in episodes]
+    found: dict[str, Any] = {"episodes": len(episodes)}
+    for name in PROPORTIONS:
+        values = [bool(outcome[name]) for outcome in outcomes if name in outcome]
+        low, high = wilson(sum(values), len(values)) if values else (None, None)
+        found |= {name: sum(values) / len(values) if values else None, f"{name}_low": low, f"{name}_high": high}
+    for name in MEANS:
+        numbers = [float(getattr(episode, name)) for episode in episodes]
+        found |= {name: float(np.mean(numbers)) if numbers else None}
+        found |= {f"{name}_std": float(np.std(numbers)) if numbers else None}
+    shortest = [outcome["shortest"] for outcome in outcomes if "shortest" in outcome]
+    found["shortest"] = float(np.mean(shortest)) if shortest else None
+    found["steps_over_shortest"] = found["steps"] / found["shortest"] if shortest else None
+    return found | {
+        "decisions": effort.decisions,
+        "problems": effort.problems,
+        "seconds_per_decision": effort.seconds_per_decision,
+        "compile_seconds": effort.compile_seconds,
+    }
+
+
+def table(summary: dict[str, Any], title: str) -> Table:
+    """The summary to read."""
+    rows = Table(title=title, show_header=False, title_justify="left")
+    rows.add_column(justify="left")
+    rows.add_column(justify="right")
+    rows.add_column(justify="left", style="dim")
+    names = {"success": "success rate", "cue": "cue visits", "safe": "safe rate"}
+    for name in PROPORTIONS:
+        if summary[name] is not None:
+            low, high = summary[f"{name}_low"], summary[f"{name}_high"]
+            rows.add_row(names[name], f"{summary[name]:.1%}", f"[{low:.1%}, {high:.1%}] Wilson, 95 %")
+    for name in MEANS:
+        if summary[name] is not None:
+            rows.add_row(f"mean {name}", f"{summary[name]:.3f}", f"± {summary[f'{name}_std']:.3f}")
+    if summary["shortest"] is not None:
+        note = f"{summary['steps_over_shortest']:.3f} times as many steps"
+        rows.add_row("shortest path", f"{summary['shortest']:.2f}", f"whole map known; the agent took {note}")
+    note = f"{summary['problems']} different problems solved for {summary['decisions']} decisions"
+    rows.add_row("seconds a decision", f"{summary['seconds_per_decision']:.4f}", note)
+    rows.add_row("compile seconds", f"{summary['compile_seconds']:.1f}", "")
+    rows.add_row("episodes", str(summary["episodes"]), "")
+    return rows

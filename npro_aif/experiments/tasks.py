@@ -1,0 +1,247 @@
+"""The paper's three tasks: model, environment, initial belief, guide, horizon and what counts as an outcome.
+
+:func:`make_task` builds one of them, :func:`make_agent` an agent for it from a few :class:`Settings`; whatever runs
+episodes (the command line, the reproduction of the tables, the baselines) goes through these two.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import gymnasium as gym
+import optax
+
+from npro_aif.agent import Agent
+from npro_aif.envs import DoorKey, ReactivityMaze, TMaze
+from npro_aif.episodes import Acting, Episode
+from npro_aif.experiments.shortest import shortest_path
+from npro_aif.guides import SequenceGuide, TableGuide, TemporalGuide
+from npro_aif.guides.temporal import FACTORS
+from npro_aif.language import Belief
+from npro_aif.models import doorkey, reactivity_maze, tmaze
+from npro_aif.objectives import Active, Marginal, Objective, Planning
+from npro_aif.planner import Planner
+from npro_aif.solvers import CoordinateSolver, SVISolver
+
+TASKS = ("tmaze", "reactivity", "doorkey")
+METHODS = ("vfe", "efe", "sophisticated")
+OBJECTIVES = ("active", "planning", "marginal")
+SOLVERS = ("svi", "coordinate")
+PREFERENCES = doorkey.PREFERENCES
+
+
+class Task(NamedTuple):
+    """One of the paper's tasks."""
+
+    name: str
+    model: Callable[..., Any]
+    environment: Callable[[], gym.Env]  # makes one
+    belief: Belief  # before the first observation
+    horizon: int
+    max_steps: int  # of an episode
+    learn: tuple[str, ...]  # the factors that the temporal guide learns
+    weight: float  # of the epistemic priors
+    num_steps: int  # of SVI
+    learning_rate: float
+    outcome: Callable[[Episode], dict[str, float]]  # by name: success, cue, safe, shortest; what the task has of them
+
+
+class Settings(NamedTuple):
+    """What can be chosen; None stands for the task's own default."""
+
+    method: str = "vfe"
+    objective: str = "active"
+    solver: str | None = None  # coordinate, or with the paper's switches svi
+    horizon: int | None = None
+    weight: float | None = None
+    paper: bool = False  # the switches of the paper's code in place of ours
+    num_steps: int | None = None  # of SVI
+    learning_rate: float | None = None
+    seed: int = 0  # of the solvers' initial values
+
+
+DEFAULTS = Settings()
+
+
+class SettingsError(ValueError):
+    """A setting that there is not, or that does not go with the task."""
+
+
+def check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
+    """Refuse what is not one of the choices, naming them."""
+    if value not in choices:
+        raise SettingsError(f"{name}: found {value!r}, expected one of {', '.join(choices)}")
+
+
+# --- The tasks ---------------------------------------------------------------------------------------------
+
+
+def make_task(name: str, *, size: int | None = None, preference: str | None = None, paper: bool = False) -> Task:
+    """The task of that name.
+
+    :param size: of DoorKey's grid, 8 by default.
+    :param preference: DoorKey's, "every-step" by default, "terminal" as in the paper.
+    :param paper: the horizon, the preference and what is learned as in the paper.
+
+    >>> task = make_task("tmaze")
+    >>> task.horizon, task.max_steps
+    (4, 4)
+    """
+    check_choice("task", name, TASKS)
+    if name == "doorkey":
+        return _doorkey(8 if size is None else size, preference or ("terminal" if paper else "every-step"), paper)
+    for option, value in (("size", size), ("preference", preference)):
+        if value is not None:
+            raise SettingsError(f"{option}: found {value!r} for the task {name}, expected it with the task doorkey only")
+    return _tmaze() if name == "tmaze" else _reactivity()
+
+
+def _tmaze() -> Task:
+    def outcome(episode: Episode) -> dict[str, float]:
+        places = [info["state"] for info in episode.infos]
+        return {"success": episode.reward > 0, "cue": tmaze.CUE in places}
+
+    return Task(
+        name="tmaze",
+        model=tmaze.tmaze,
+        environment=TMaze,
+        belief=tmaze.initial_belief(),
+        horizon=4,
+        max_steps=4,
+        learn=FACTORS,
+        weight=1.0,
+        num_steps=1500,
+        learning_rate=0.05,
+        outcome=outcome,
+    )
+
+
+def _reactivity() -> Task:
+    def outcome(episode: Episode) -> dict[str, float]:
+        locations = [info["state"] // reactivity_maze.KNOBS for info in episode.infos]
+        return {
+            "success": episode.reward == 1.0,
+            "cue": reactivity_maze.CUE in locations,
+            "safe": locations[-1] == reactivity_maze.SINK,
+        }
+
+    return Task(
+        name="reactivity",
+        model=reactivity_maze.reactivity_maze,
+        environment=ReactivityMaze,
+        belief=reactivity_maze.initial_belief(),
+        horizon=3,
+        max_steps=5,
+        learn=reactivity_maze.LEARN,
+        weight=reactivity_maze.WEIGHT,
+        num_steps=1000,
+        learning_rate=0.05,
+        outcome=outcome,
+    )
+
+
+@functools.lru_cache  # one model for one size: what is compiled for it is kept
+def _doorkey_model(size: int, preference: str) -> Callable[..., Any]:
+    return functools.partial(doorkey.doorkey, size=size, preference=preference)
+
+
+def _doorkey(size: int, preference: str, paper: bool) -> Task:
+    check_choice("preference", preference, PREFERENCES)
+    if size < 5:
+        raise SettingsError(f"size: found {size}, expected at least 5")
+
+    def outcome(episode: Episode) -> dict[str, float]:
+        start = episode.infos[0]
+        return {"success": episode.reward > 0, "shortest": shortest_path(start["theta"], start["state"], size)}
+
+    return Task(
+        name="doorkey",
+        model=_doorkey_model(size, preference),
+        environment=functools.partial(DoorKey, size=size),
+        belief=doorkey.initial_belief(size),
+        horizon=20 if paper else 35,
+        max_steps=35,
+        learn=FACTORS if paper else doorkey.LEARN,
+        weight=1.0 if paper else doorkey.WEIGHT,
+        num_steps=3000,
+        learning_rate=0.01,
+        outcome=outcome,
+    )
+
+
+# --- Agents for them ---------------------------------------------------------------------------------------
+
+
+def make_agent(task: Task, settings: Settings = DEFAULTS) -> Acting:
+    """An agent for a task: anything with ``reset(key)`` and ``act(observation)``.
+
+    The method "vfe" is ours. The others are the baselines that the paper compares with; they are looked up in
+    ``npro_aif.baselines.make_agent(task, settings)``, and imported only then.
+    """
+    check_choice("method", settings.method, METHODS)
+    if settings.method != "vfe":
+        from npro_aif import baselines
+
+        return baselines.make_agent(task, settings)
+    return vfe_agent(task, settings)
+
+
+def vfe_agent(task: Task, settings: Settings = DEFAULTS) -> Agent:
+    """The agent that minimises a free energy."""
+    return Agent(
+        make_planner(task, settings),
+        task.belief,
+        horizon=settings.horizon or task.horizon,
+        max_steps=task.max_steps,
+        seed=settings.seed,
+        record=False,
+    )
+
+
+def make_planner(task: Task, settings: Settings = DEFAULTS) -> Planner:
+    """The planner of :func:`vfe_agent`."""
+    solver = solver_name(settings)
+    return Planner(
+        task.model,
+        guide=make_guide(task, settings),
+        objective=make_objective(task, settings),
+        solver=make_solver(task, settings) if solver == "svi" else CoordinateSolver(),
+        max_horizon=settings.horizon or task.horizon,
+    )
+
+
+def solver_name(settings: Settings) -> str:
+    """The solver that was chosen, or the default."""
+    name = settings.solver or ("svi" if settings.paper else "coordinate")
+    check_choice("solver", name, SOLVERS)
+    return name
+
+
+def make_guide(task: Task, settings: Settings) -> TableGuide:
+    """The T-maze by SVI has the paper's guide over whole sequences, everything else the temporal one."""
+    if task.name == "tmaze" and solver_name(settings) == "svi":
+        return SequenceGuide(task.model, support="all" if settings.paper else "model")
+    return TemporalGuide(task.model, learn=task.learn)
+
+
+def make_objective(task: Task, settings: Settings) -> Objective:
+    """The objective with its weight; with ``paper`` under the switches of the paper's code (see :class:`Active`)."""
+    check_choice("objective", settings.objective, OBJECTIVES)
+    if settings.objective == "marginal":
+        return Marginal()
+    if settings.objective == "planning":
+        return Planning()
+    weight = task.weight if settings.weight is None else settings.weight
+    if not settings.paper:
+        return Active(weight=weight)
+    if task.name == "tmaze":
+        return Active(normalize=True, gradient="through", planning_correction=False, weight=weight)
+    return Active(normalize=True, weight=weight)
+
+
+def make_solver(task: Task, settings: Settings) -> SVISolver:
+    """SVI with Adam, for as many steps as the paper makes."""
+    rate = task.learning_rate if settings.learning_rate is None else settings.learning_rate
+    return SVISolver(optax.adam(rate), task.num_steps if settings.num_steps is None else settings.num_steps)
