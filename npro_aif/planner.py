@@ -270,8 +270,13 @@ def trim(plan: Plan, horizon: int | Array) -> Plan:
     if plan.control.shape[0] == steps:
         return plan
     return plan._replace(
-        control=plan.control[:steps],
-        policy=plan.policy[:steps],
-        state=plan.state[: steps + 1],
-        observation={name: table[:steps] for name, table in plan.observation.items()},
+        control=_rows(plan.control, steps),
+        policy=_rows(plan.policy, steps),
+        state=_rows(plan.state, steps + 1),
+        observation={name: _rows(table, steps) for name, table in plan.observation.items()},
     )
+
+
+def _rows(table: Array, count: int) -> Array:
+    """The first rows; sliced by NumPy where that is possible, as JAX would compile anew for every count."""
+    return jnp.asarray(np.asarray(table)[:count]) if is_concrete(table) else table[:count]
