@@ -44,7 +44,7 @@ class TableGuide(ABC):
     def draw(self, world: World, posterior: Any, num_steps: int) -> None:
         """Draw every site of the model from the posterior, by the chain rule."""
 
-    def check(self, world: World, num_steps: int) -> None:
+    def check(self, world: World, num_steps: int) -> None:  # noqa: B027 - most guides have nothing to refuse
         """Refuse a world that this factorisation cannot describe."""
 
     def first_params(self, key: Array, world: World, num_steps: int) -> dict[str, Array]:

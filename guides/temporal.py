@@ -1,4 +1,4 @@
-"""The temporal guide q(θ) Π_t q(u_t|x_{t-1}) q(x_t|x_{t-1},u_t,θ) q(y_t|x_t,θ): reactive policies, linear in the horizon.
+"""The temporal guide q(θ) Π_t q(u_t|x_{t-1}) q(x_t|x_{t-1},u_t,θ) q(y_t|x_t,θ): linear in the horizon.
 
 The policy does not see θ. Logits are relative to the generative model, so that a factor starts at the model
 and keeps its support; what is not learned is the model itself.
@@ -12,8 +12,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from jax import Array
-
 from npro_aif.guides.base import Initial, TableGuide, lookup, named, sizes
+
 from npro_aif.kernels import Dense, Index, Kernel
 from npro_aif.language import DeterministicCategorical, chain
 from npro_aif.numerics import masked_log_softmax

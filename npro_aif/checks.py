@@ -6,6 +6,7 @@ a few random assignments, to see that evaluating whole tables at once gave the s
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import traceback
 from collections.abc import Callable
@@ -108,6 +109,8 @@ def _collect(reading: Reading) -> Signature:
 def _diagnose(model: Callable[..., Any], belief: Belief, horizon: Any, error: Exception) -> str:
     """Find which value steers Python code, by running with one unknown at a time."""
     names: list[str] = []
+    # Inside vmap what does not depend on the unknown stays a number; inside eval_shape nothing would.
+    unknown = np.arange(1, 3)
 
     def run(culprit: str, token: Any) -> None:
         def value(kind: str, name: str, size: int) -> Any:
@@ -117,20 +120,19 @@ def _diagnose(model: Callable[..., Any], belief: Belief, horizon: Any, error: Ex
         steps = token if culprit == "horizon" else jnp.asarray(horizon)
         read(model, belief, steps, value, token if culprit == "t" else jnp.asarray(1))
 
-    try:
-        run("", None)
-    except Exception:  # noqa: BLE001 - concrete zeros may fail for other reasons; the first error is reported
-        names.append("t")
-    for candidate in [*dict.fromkeys(names), "t", "horizon"]:
-        try:
-            jax.eval_shape(functools.partial(run, candidate), jnp.asarray(1))
-        except STEERING:
-            what = candidate if candidate in ("t", "horizon") else f"site '{candidate}'"
-            break
-        except Exception:  # noqa: BLE001, S112 - another failure: not the one looked for
-            continue
-    else:
-        what = "model"
+    what = "model"
+    with jax.core.eval_context():
+        belief = jax.tree.map(lambda a: jnp.full(jnp.shape(a), 1 / jnp.shape(a)[-1]), belief)
+        with contextlib.suppress(Exception):  # zeros may fail for other reasons; the first error is reported
+            run("", None)
+        for candidate in [*dict.fromkeys(names), "t", "horizon"]:
+            try:
+                jax.vmap(functools.partial(run, candidate))(unknown)
+            except STEERING:
+                what = candidate if candidate in ("t", "horizon") else f"site '{candidate}'"
+                break
+            except Exception:  # another failure: not the one looked for
+                continue
     where = _user_line(error)
     if isinstance(error, jax.errors.TracerArrayConversionError):
         return (
@@ -171,7 +173,7 @@ def check_carry(reading: Reading, signature: Signature) -> None:
                 )
         if is_concrete(old, new):
             moved = np.swapaxes(np.asarray(new), NEXT, STATE)
-            if not np.array_equal(*np.broadcast_arrays(np.asarray(old), moved)):
+            if not np.allclose(*np.broadcast_arrays(np.asarray(old), moved)):
                 raise ModelError(
                     "rollout: the step returned a carry that is not the same function of the new states as the first "
                     f"carry was of the initial states ({', '.join(s.name for s in signature.state)})"
@@ -201,7 +203,9 @@ def recorded(reading: Reading) -> list[Any]:
     return [d.index if d.log is None else d.log for d in reading.draws] + [f.log for f in reading.factors]
 
 
-def run_scalars(model: Callable[..., Any], belief: Belief, horizon: Any, values: dict[str, Array], t: Array) -> list[Any]:
+def run_scalars(
+    model: Callable[..., Any], belief: Belief, horizon: Any, values: dict[str, Array], t: Array
+) -> list[Any]:
     """The rows that single site values give, for a batch of assignments."""
 
     def run(assignment: dict[str, Any], t: Any) -> list[Any]:
@@ -212,7 +216,7 @@ def run_scalars(model: Callable[..., Any], belief: Belief, horizon: Any, values:
 
 def check_against_scalars(reading: Reading, scalars: list[Any], flat: dict[int, np.ndarray]) -> None:
     """Compare the tables with plain scalar runs at random assignments: an index that broadcasts wrongly shows."""
-    names = [d.names[0] for d in reading.draws] + [f.name for f in reading.factors]
+    names = [f"site '{d.names[0]}'" for d in reading.draws] + [f"preference '{f.name}'" for f in reading.factors]
     has_outcome = [d.log is not None for d in reading.draws] + [False] * len(reading.factors)
     for name, table, scalar, outcome in zip(names, recorded(reading), scalars, has_outcome, strict=True):
         table, batch = np.asarray(table), table.shape[: table.ndim - outcome]
@@ -221,12 +225,12 @@ def check_against_scalars(reading: Reading, scalars: list[Any], flat: dict[int, 
             for axis, size in zip(range(-len(batch), 0), batch, strict=True)
         )
         picked = table[index] if batch else np.broadcast_to(table, scalar.shape)
-        if picked.shape != scalar.shape or not np.allclose(
-            np.exp(picked), np.exp(scalar), atol=CHECK_TOLERANCE, rtol=CHECK_TOLERANCE
-        ):
+        if outcome:  # log-probabilities of what is nearly impossible may differ in rounding
+            picked, scalar = np.exp(picked), np.exp(scalar)
+        if picked.shape != scalar.shape or not np.allclose(picked, scalar, atol=CHECK_TOLERANCE, rtol=CHECK_TOLERANCE):
             raise ModelError(
-                f"site '{name}': an index broadcasts wrongly: the distribution for arrays of site values differs from "
-                "that for single values; expected TABLE[x, u] with the outcome last, not TABLE[:, x]"
+                f"{name}: an index broadcasts wrongly: found other numbers for arrays of site values than for single "
+                "values, expected TABLE[x, u] with the outcome last, not TABLE[:, x]"
             )
 
 
@@ -246,10 +250,13 @@ def check_belief(belief: Belief, signature: Signature | None = None) -> None:
     if not is_concrete(belief):
         return
     parameter, state = np.asarray(belief.parameter), np.asarray(belief.state)
-    if not abs(parameter.sum() - 1) <= ROW_SUM_TOLERANCE or (parameter < 0).any():
-        raise ModelError(f"belief.parameter: found a row that sums to {parameter.sum():.6g}, expected probabilities")
+    if not abs(parameter.sum() - 1) <= ROW_SUM_TOLERANCE:
+        raise ModelError(f"belief.parameter: found a row that sums to {parameter.sum():.6g}, expected 1")
     totals = state.sum(-1)
     wrong = ~(np.abs(totals - 1) <= ROW_SUM_TOLERANCE)
-    if wrong.any() or (state < 0).any():
+    if wrong.any():
         row = int(np.argmax(wrong))
-        raise ModelError(f"belief.state: row {row} sums to {totals[row]:.6g}, expected probabilities that sum to one")
+        raise ModelError(f"belief.state: found that row {row} sums to {totals[row]:.6g}, expected 1")
+    for name, table in (("parameter", parameter), ("state", state)):
+        if (table < 0).any():
+            raise ModelError(f"belief.{name}: found a negative probability {table.min():.6g}, expected at least 0")

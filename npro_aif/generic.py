@@ -66,7 +66,7 @@ class GenericPosterior(NamedTuple):
         result = funsor.optimizer.apply_optimizer(lazy)
         table = funsor.to_data(result, name_to_dim={name: i - len(names) for i, name in enumerate(names)})
         sizes = [[result.inputs[name].size for name in group] for group in groups]
-        return jnp.broadcast_to(table, sum(sizes, [])).reshape([int(np.prod(s)) for s in sizes])
+        return jnp.broadcast_to(table, [n for group in sizes for n in group]).reshape([int(np.prod(s)) for s in sizes])
 
     def expect(self, factor: funsor.Funsor) -> Array:
         """E_q of one log-factor."""

@@ -9,7 +9,7 @@ import contextlib
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -62,7 +62,7 @@ class DeterministicCategorical(dist.Distribution):
     [0.0, -inf]
     """
 
-    arg_constraints = {"index": constraints.nonnegative_integer}
+    arg_constraints: ClassVar = {"index": constraints.nonnegative_integer}
     has_enumerate_support = True
     pytree_data_fields = ("index",)
     pytree_aux_fields = ("num_categories",)
@@ -270,7 +270,7 @@ def chain(
     """Draw several sites from one joint table (…, product of sizes), each given those before it."""
     values: dict[str, Array] = {}
     for (name, draw), size in zip(draws.items(), sizes, strict=True):
-        probs = probs.reshape(probs.shape[:-1] + (size, -1))  # (…, this site, all after it)
+        probs = probs.reshape((*probs.shape[:-1], size, -1))  # (…, this site, all after it)
         values[name] = draw(dist.Categorical(probs=normalize(probs.sum(-1))))
         probs = take_row(probs, values[name])
     return values

@@ -77,7 +77,7 @@ class Plan(NamedTuple):
 
     def marginal(self, name: str) -> Array:
         """The marginal of one site: (T, U_k), (T+1, X_k), (T, Y_k) or (Θ_k,)."""
-        role, site = self.signature.find(name)
+        role, _ = self.signature.find(name)
         if role == "sensor":
             raise KeyError(f"site '{name}' has plan=False: it takes part in belief updates only")
         if role == "observation":

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+import numpyro
 import numpyro.distributions as dist
 from jax import Array
 from numpyro.distributions.distribution import Unit
@@ -176,7 +177,8 @@ def read(
     :param reading: where to record; a caller that holds it knows how far a failing program came.
     """
     reading = Reading([], [], [], []) if reading is None else reading
-    with sensing(), Reader(value, t, reading):
+    # NumPyro's own validation would speak before the site is known; check_rows finds the same and names it.
+    with sensing(), Reader(value, t, reading), numpyro.validation_enabled(False):
         model(belief, horizon=horizon)
     if not reading.carries:
         raise ModelError("model: found no aif.rollout, expected exactly one")
@@ -193,10 +195,13 @@ def num_categories(name: str, fn: dist.Distribution) -> int:
         return int(jnp.shape(fn.logits)[-1])
     if not fn.has_enumerate_support:
         raise ModelError(f"site '{name}': found {type(fn).__name__}, expected a distribution with finite support")
-    values = fn.enumerate_support(expand=False)
-    if is_concrete(values) and not np.array_equal(np.ravel(values), np.arange(values.shape[0])):
-        raise ModelError(f"site '{name}': found the support {np.ravel(values)}, expected 0, 1, 2, …")
-    return int(values.shape[0])
+    first = getattr(fn.support, "lower_bound", 0)
+    if is_concrete(first) and np.any(np.asarray(first) != 0):
+        raise ModelError(
+            f"site '{name}': found {type(fn).__name__}, whose outcomes start at {np.ravel(first)[0]}, expected "
+            "outcomes 0, 1, 2, …"
+        )
+    return int(fn.enumerate_support(expand=False).shape[0])
 
 
 def rows(fn: dist.Distribution) -> tuple[Array | None, Array | None, tuple[Array, Array]]:
@@ -227,3 +232,14 @@ def check_rows(reading: Reading) -> None:
             raise ModelError(f"site '{name}': found a probability row that sums to {total:.6g}, expected 1")
         if least < 0:
             raise ModelError(f"site '{name}': found a negative probability {least:.6g}, expected at least 0")
+
+
+def check_preferences(reading: Reading) -> None:
+    """Refuse preferences that are infinite or not a number (in a reading whose values are known)."""
+    for factor in reading.factors:
+        table = np.asarray(factor.log)
+        if not np.isfinite(table).all():
+            raise ModelError(
+                f"preference '{factor.name}': found {table[~np.isfinite(table)].flat[0]}, expected finite numbers (use "
+                "a large negative one for what must not be)"
+            )

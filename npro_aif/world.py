@@ -44,7 +44,7 @@ from npro_aif.checks import (
 from npro_aif.errors import ModelError
 from npro_aif.kernels import Dense, Index, Kernel, select_parameters
 from npro_aif.language import Belief, check_horizon
-from npro_aif.reader import Draw, Reading, check_rows, read
+from npro_aif.reader import Draw, Reading, check_preferences, check_rows, read
 from npro_aif.signature import Signature, Site, join, split
 
 MAY_DEPEND = {  # kind: the axes that its table may have
@@ -147,33 +147,35 @@ class Program:
         """Evaluate the program once, check its numbers, and keep what depends on neither belief nor horizon."""
         with jax.core.eval_context():  # even where a plan is being traced, these are numbers
             num_parameters, num_states = self.signature.num_parameters, self.signature.num_states
-            belief = jax.device_put(
-                Belief(np.full(num_parameters, 1 / num_parameters), np.full((num_parameters, num_states), 1 / num_states))
-            )
+            shapes = (num_parameters,), (num_parameters, num_states)
+            belief = jax.device_put(Belief(*(np.full(shape, 1 / shape[-1]) for shape in shapes)))
             values = jax.device_put(enumerated_values(self.signature, np.arange(num_parameters, dtype=np.int32)))
             t = jnp.asarray(on_axis(np.arange(1, self.num_steps + 1, dtype=np.int32), TIME))
             runs = scalar_runs(self.signature, self.num_steps)
             arguments = belief, jnp.asarray(self.num_steps), values, t
-            varies = depends_on_first(jax.make_jaxpr(self._world)(*arguments).jaxpr, len(jax.tree.leaves(arguments[:2])))
+            changing = len(jax.tree.leaves(arguments[:2]))
+            varies = depends_on_first(jax.make_jaxpr(self._world)(*arguments).jaxpr, changing)
             readings: list[Reading] = []  # its static parts; the arrays come out of the compiled function
 
             def evaluate(*arguments: Any) -> tuple[Any, World, Any]:
                 reading = self._read(*arguments[:4])
                 readings.append(reading)
-                arrays = [(d.log, d.index, d.faults) for d in reading.draws], [f.log for f in reading.factors]
+                draws = [(d.log, d.index, d.faults) for d in reading.draws]
+                arrays = draws, [f.log for f in reading.factors], reading.carries
                 world = assemble(reading, self.signature, self.num_steps, arguments[1], self._theta(arguments[2]))
                 return arrays, world, run_scalars(self.model, *arguments[:2], *arguments[4:])
 
-            (draws, factors), world, scalars = jax.jit(evaluate)(*arguments, runs.values, runs.t)
+            (draws, factors, carries), world, scalars = jax.jit(evaluate)(*arguments, runs.values, runs.t)
             reading = Reading(
                 [d._replace(log=a[0], index=a[1], faults=a[2]) for d, a in zip(readings[0].draws, draws, strict=True)],
                 [f._replace(log=a) for f, a in zip(readings[0].factors, factors, strict=True)],
-                [],
+                carries,
                 [],
             )
+            check_preferences(reading)
             check_against_scalars(reading, scalars, runs.flat)
             check_rows(reading)
-            check_numbers(world)
+            check_carry(reading, self.signature)
             tables, structure = jax.tree.flatten(world, is_leaf=_is_table)
             kept = [None if varying else _with_groups(table) for varying, table in zip(varies, tables, strict=True)]
             return Fixed(jax.tree.unflatten(structure, kept), values, t)
@@ -366,7 +368,7 @@ def _preferences(
         if not involved:
             edges[factor.name] = lay(factor.log, factor.name, "state", outcome=False)
             continue
-        names = [observed_on(axis, signature).name for axis in involved]
+        names = [observed_on(axis, signature).name for axis in reversed(involved)]  # in program order
         if len(names) > 1:
             raise ModelError(
                 f"preference '{factor.name}': found a dependence on the observations {' and '.join(names)} jointly, "
@@ -392,19 +394,6 @@ def _lay_observed(log: Array, axis: int) -> Array:
     log = jnp.moveaxis(log, axis, -1)  # (…, x', u, x, θ, t, reserved, y): the axes left of x' are all 1
     log = log.reshape(log.shape[-NUM_SLICE_AXES - 1 :])
     return log.transpose(4, 3, 0, 6, 1, 2, 5)[..., 0, 0, 0]
-
-
-def check_numbers(world: World) -> None:
-    """Refuse preferences that are infinite or not a number."""
-    tables = dict(world.preference)
-    for name, parts in world.observation_preference.items():
-        tables |= {f"on {name}": part for part in parts}
-    for name, table in tables.items():
-        if not np.isfinite(np.asarray(table)).all():
-            raise ModelError(
-                f"preference '{name}': found {np.asarray(table)[~np.isfinite(np.asarray(table))].flat[0]}, expected "
-                "finite numbers (use a large negative one for what must not be)"
-            )
 
 
 def depends_on_first(jaxpr: Any, count: int) -> list[bool]:

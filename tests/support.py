@@ -18,6 +18,7 @@ from tests.worlds import RandomWorld
 from tests.worlds import SequenceTables as SequenceNumbers
 from tests.worlds import TemporalTables as TemporalNumbers
 
+
 def objectives(gradient: str, weight: float) -> list[Objective]:
     """Every objective and switch, for one reading of the gradient and one weight."""
     switches = itertools.product((False, True), (False, True))
