@@ -10,11 +10,10 @@ import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import jax.numpy as jnp
 import numpy as np
 
 from npro_aif.errors import ModelError
-from npro_aif.kernels import Dense, Index, Kernel
+from npro_aif.kernels import Dense, Kernel
 from npro_aif.language import Belief
 from npro_aif.signature import Signature
 from npro_aif.world import World, program_of
@@ -67,13 +66,14 @@ def dense_tables(model: Callable[..., Any], belief: Belief, horizon: int, *, sen
     needed = table_bytes(world)
     if needed > MAX_BYTES:
         raise TooLarge(
-            f"model: its dense tables would take {_in_words(needed)}, expected at most {_in_words(MAX_BYTES)}"
+            f"model: its dense tables would take {in_words(needed)}, expected at most {in_words(MAX_BYTES)}"
         )
     signature = world.signature
     theta, x, u = signature.num_parameters, signature.num_states, signature.num_controls
-    kernels = world.observation | (world.sensor if sensors else {})
-    observation = {
-        name: _static(kernel, f"observation '{name}'", (theta, x, kernel.size)) for name, kernel in kernels.items()
+    kernels = world.observation | world.sensor
+    observation = {  # in program order
+        site.name: _static(kernels[site.name], f"observation '{site.name}'", (theta, x, site.size))
+        for site in signature.observation + (signature.sensor if sensors else ())
     }
     return Tables(
         joint=_normalized(np.exp(_float64(world.parameter))[:, None] * np.exp(_float64(world.initial))),
@@ -130,10 +130,10 @@ def _normalized(table: np.ndarray) -> np.ndarray:
     return table / table.sum(axes, keepdims=True)
 
 
-def _in_words(size: float) -> str:
+def in_words(size: float) -> str:
     """A number of bytes for people.
 
-    >>> _in_words(3 * 1024**3)
+    >>> in_words(3 * 1024**3)
     '3.0 GiB'
     """
     if size < 1024:

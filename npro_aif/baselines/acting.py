@@ -1,0 +1,169 @@
+"""What the baselines have in common as agents (horizon, ties, the form of a control); the references as agents.
+
+An agent scores its controls by −EFE at every step and does the best one; the horizon is never longer than the steps
+that are left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Literal
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from npro_aif.baselines.reference import choose, sophisticated, standard_efe
+from npro_aif.baselines.tables import dense_tables
+from npro_aif.beliefs import Filter
+from npro_aif.language import Belief
+from npro_aif.signature import split
+from npro_aif.world import program_of
+
+TIED = 1e-3  # nats: scores that differ by less are ties (pymdp's are float32 sums of large terms)
+Method = Literal["efe", "sophisticated"]
+Model = Callable[..., Any]
+
+
+class Acting:
+    """An agent but for its perception and its scores.
+
+    :param belief: what is believed before the first observation.
+    :param horizon: how many steps to look ahead.
+    :param max_steps: how long an episode lasts at most; the horizon is never longer than the steps that are left.
+    :param gamma: the precision with which controls are drawn, if they are.
+    :param stochastic: draw a control from softmax(γ · score) instead of taking the best.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        belief: Belief,
+        horizon: int,
+        max_steps: int | None = None,
+        *,
+        gamma: float = 16.0,
+        stochastic: bool = False,
+    ):
+        if max_steps is not None and max_steps < 1:
+            raise ValueError(f"max_steps: found {max_steps}, expected at least 1")
+        if gamma <= 0:
+            raise ValueError(f"gamma: found {gamma}, expected a positive precision")
+        self.model, self.initial_belief = model, belief
+        self.horizon, self.max_steps = int(horizon), max_steps
+        self.gamma, self.stochastic = gamma, stochastic
+        self.program = program_of(model, belief, self.horizon)
+        self.signature = self.program.signature
+
+    def reset(self, key: Any = None) -> None:
+        """Begin an episode.
+
+        :param key: breaks ties, or draws controls where they are drawn; without it the first of the best is taken.
+        """
+        self.key, self.step = key, 0
+        self.control: int | None = None  # the last one, flat
+
+    def act(self, observation: Mapping[str, int]) -> int | dict[str, int]:
+        """The control to do next, given what was observed since the last one (or at the start)."""
+        self.observe(observation)
+        return self._choose(self.scores())
+
+    def observe(self, observation: Mapping[str, int]) -> None:
+        """Update what is believed with the last control and what was observed then."""
+        raise NotImplementedError
+
+    def scores(self) -> np.ndarray:
+        """−EFE of each control at the present belief, up to a constant, (U,)."""
+        raise NotImplementedError
+
+    def steps_ahead(self) -> int:
+        """The horizon of the next decision."""
+        if self.max_steps is None:
+            return self.horizon
+        return min(self.horizon, max(1, self.max_steps - self.step))
+
+    def _choose(self, score: np.ndarray) -> int | dict[str, int]:
+        gap = score - score.max()
+        logits = self.gamma * gap if self.stochastic else np.where(gap >= -TIED, 0.0, -np.inf)
+        if self.key is None:
+            self.control = int(logits.argmax())
+        else:
+            key = jax.random.fold_in(self.key, self.step)
+            self.control = int(jax.random.categorical(key, jnp.asarray(logits)))
+        self.step += 1
+        sites = self.signature.control
+        if len(sites) == 1:
+            return self.control
+        return {name: int(value) for name, value in split(self.control, sites).items()}
+
+
+class ReferenceAgent(Acting):
+    """Plans with the exact references from the exact joint belief.
+
+    :param method: ``"efe"`` or ``"sophisticated"``.
+    :param sensors: whether observations with ``plan=False`` take part in planning.
+
+    >>> from npro_aif.models.tmaze import tmaze, initial_belief, CONTROLS, START
+    >>> agent = ReferenceAgent(tmaze, initial_belief(), horizon=4, max_steps=4)
+    >>> CONTROLS[agent.act({"cue": 0, "place": START})]
+    'South'
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        belief: Belief,
+        horizon: int,
+        max_steps: int | None = None,
+        *,
+        method: Method = "sophisticated",
+        sensors: bool = True,
+        gamma: float = 16.0,
+        stochastic: bool = False,
+    ):
+        super().__init__(model, belief, horizon, max_steps, gamma=gamma, stochastic=stochastic)
+        self.method, self.sensors = method, sensors
+        self.filter = Filter(self.program)
+        self._known: dict[tuple[int, bytes, bytes], np.ndarray] = {}  # episodes meet the same beliefs again
+        self.reset()
+
+    def reset(self, key: Any = None) -> None:
+        super().reset(key)
+        self.belief = self.initial_belief
+
+    def observe(self, observation: Mapping[str, int]) -> None:
+        self.belief = self.filter(self.belief, self.control, observation, step=self.step)
+
+    def scores(self) -> np.ndarray:
+        ahead = self.steps_ahead()
+        case = ahead, np.asarray(self.belief.parameter).tobytes(), np.asarray(self.belief.state).tobytes()
+        if case not in self._known:
+            self._known[case] = self._score(ahead)
+        return self._known[case]
+
+    def _score(self, horizon: int) -> np.ndarray:
+        tables = dense_tables(self.model, self.belief, horizon, sensors=self.sensors)
+        if self.method == "sophisticated":
+            return sophisticated(tables, self.gamma).value
+        found = standard_efe(tables)
+        prior = tables.control[found.plans].sum(1) / self.gamma
+        return self.by_control(found.total + prior, found.plans[:, 0])
+
+    def by_control(self, score: np.ndarray, first: np.ndarray) -> np.ndarray:
+        """Scores of plans (N,) as scores of their first controls: see :func:`by_first_control`."""
+        return by_first_control(score, first, self.signature.num_controls, self.gamma, self.stochastic)
+
+
+def by_first_control(
+    score: np.ndarray, first: np.ndarray, num_controls: int, gamma: float, together: bool
+) -> np.ndarray:
+    """The best score among the plans that begin with a control; or (1/γ) log of their total weight.
+
+    >>> by_first_control(np.array([1.0, 3.0, 2.0]), np.array([0, 0, 1]), 2, gamma=1.0, together=False).tolist()
+    [3.0, 2.0]
+    """
+    if not together:
+        return np.array([score[first == u].max() for u in range(num_controls)])
+    weight = choose(score, gamma)
+    total = np.array([weight[first == u].sum() for u in range(num_controls)])
+    return np.log(np.maximum(total, np.finfo(float).tiny)) / gamma
