@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -13,13 +13,22 @@ from jax import Array
 from npro_aif.errors import GuideError
 from npro_aif.guides.base import Initial, TableGuide, named, sizes
 from npro_aif.language import chain
-from npro_aif.numerics import is_concrete, masked_log_softmax
+from npro_aif.numerics import NEVER, is_concrete
 from npro_aif.objectives import Objective
 from npro_aif.sequence import FLOOR, SequencePosterior, SequenceTables, sequence_tables
 from npro_aif.signature import Site, join
 from npro_aif.world import World
 
 MAX_PARAMETERS = 4_000_000  # a step on tables beyond this takes over 30 ms, and T + 1 would not fit at all
+
+
+class Prepared(NamedTuple):
+    """The world's tables, and what is added to the logits: where they start, and NEVER outside the support."""
+
+    tables: SequenceTables
+    control: Array  # (N_u,) or ()
+    state: Array  # (N_u, N_x) the dynamics log p(x|u)
+    emission: Array  # (N_x, N_y, Θ) or ()
 
 
 class SequenceGuide(TableGuide):
@@ -76,42 +85,40 @@ class SequenceGuide(TableGuide):
         if self.support == "model":
             _check_support(world)
 
-    def tables(self, world: World, num_steps: int) -> SequenceTables:
-        return sequence_tables(world, num_steps, floor=FLOOR if self.support == "all" else 0.0)
+    def prepare(self, world: World, num_steps: int) -> Prepared:
+        """Everything that does not depend on the logits."""
+        tables = sequence_tables(world, num_steps, floor=FLOOR if self.support == "all" else 0.0)
+        states, plan = tables.whole(tables.states), tables.whole(tables.plan)
+        dynamics = states[0] if states.shape[0] == 1 else jax.nn.logsumexp(states + world.parameter[:, None, None], 0)
+        if self.support == "all":
+            return Prepared(tables, jnp.zeros(()), dynamics, jnp.zeros(()))
+        allowed, possible = (plan > NEVER / 2).any((0, 2)), (plan > NEVER / 2).any(0)
+        return Prepared(
+            tables,
+            jnp.where(allowed, 0.0, NEVER),
+            jnp.where(possible, dynamics, NEVER),
+            jnp.where(tables.emission > NEVER / 2, 0.0, NEVER),
+        )
 
     def loss_function(
         self, objective: Objective, world: World, num_steps: int
     ) -> Callable[[Mapping[str, Array]], Array]:
-        tables = self.tables(world, num_steps)  # once, not at every step
-        return lambda params: objective.free_energy(world, self.posterior(world, params, num_steps, tables))
+        prepared = self.prepare(world, num_steps)  # once, not at every step
+        return lambda params: objective.free_energy(world, self.posterior(world, params, num_steps, prepared))
 
     def posterior(
-        self, world: World, params: Mapping[str, Array], num_steps: int, tables: SequenceTables | None = None
+        self, world: World, params: Mapping[str, Array], num_steps: int, prepared: Prepared | None = None
     ) -> SequencePosterior:
-        """:param tables: the world's sequence tables, where they are at hand already."""
-        tables = self.tables(world, num_steps) if tables is None else tables
-        believed = jnp.exp(world.parameter)[:, None, None]
-        if tables.states.shape[0] == 1:
-            dynamics = tables.states[0]  # log p(x|u)
-        else:
-            dynamics = jax.nn.logsumexp(
-                jnp.where(believed > 0, tables.states + jnp.log(jnp.where(believed > 0, believed, 1.0)), -jnp.inf), 0
-            )
-        if self.support == "all":
-            control = jax.nn.log_softmax(params["control_logits"])
-            state = jax.nn.log_softmax(params["state_logits"] + dynamics)
-            emission = params["emission_logits"]
-            mask = jnp.ones((), bool)
-        else:
-            allowed = (tables.plan > -jnp.inf).any((0, 2))
-            control = masked_log_softmax(params["control_logits"], allowed)
-            possible = (dynamics > -jnp.inf) & ((tables.plan > -jnp.inf).any(0))
-            state = masked_log_softmax(params["state_logits"] + dynamics, possible)
-            emission, mask = params["emission_logits"], tables.emission > -jnp.inf
+        """:param prepared: what :meth:`prepare` returned, where it is at hand already."""
+        prepared = self.prepare(world, num_steps) if prepared is None else prepared
+        emission = params["emission_logits"] + prepared.emission
         flat = emission.reshape(emission.shape[0], -1)
-        mask = jnp.broadcast_to(mask, emission.shape).reshape(flat.shape)
-        emission = masked_log_softmax(flat, mask).reshape(emission.shape)
-        return SequencePosterior(control, state, emission, tables)
+        return SequencePosterior(
+            jax.nn.log_softmax(params["control_logits"] + prepared.control),
+            jax.nn.log_softmax(params["state_logits"] + prepared.state),
+            jax.nn.log_softmax(flat).reshape(emission.shape),
+            prepared.tables,
+        )
 
     def draw(self, world: World, posterior: SequencePosterior, num_steps: int) -> None:
         signature, steps = world.signature, range(1, num_steps + 1)

@@ -17,7 +17,7 @@ from jax import Array
 
 from npro_aif.language import Belief
 from npro_aif.numerics import divide, mul_log, neg_entropy
-from npro_aif.sequence import SequencePosterior, digits, mass, sequence_evidence, sequence_tables
+from npro_aif.sequence import SequencePosterior, SequenceTables, digits, mass, sequence_evidence, sequence_tables
 from npro_aif.world import program_of
 
 MAX_ENTRIES = 200_000_000  # plans × state sequences × observation sequences × parameters
@@ -91,15 +91,15 @@ def _under_posterior(posterior: SequencePosterior) -> tuple[Array, ...]:
         per_state = mul_log(q.parameter.T[:, None, :], table).sum(0)  # (N_u|1, N_x)
         return mul_log(states, jnp.broadcast_to(per_state, states.shape)).sum(1)
 
+    plan, dynamics, moves = (average(tables.whole(factor)) for factor in (tables.plan, tables.states, tables.moves))
     cost = -(q.emission * tables.outcomes).sum((1, 2))  # (N_x,)
-    risk = mul_log(states, posterior.state).sum(1) - average(tables.moves) + states @ cost
     gap = mul_log(q.emission, posterior.emission - tables.emission).sum((1, 2))
-    complexity = mul_log(states, posterior.state).sum(1) - average(tables.states) + states @ gap
     novelty = states @ (evidence.observation * evidence.novelty).sum(1)
-    return risk, states @ evidence.ambiguity, novelty, complexity, -average(tables.plan)
+    risk, complexity = states @ cost - q.entropy - moves, states @ gap - q.entropy - dynamics
+    return risk, states @ evidence.ambiguity, novelty, complexity, -plan
 
 
-def _under_model(tables: Any) -> tuple[Array, ...]:
+def _under_model(tables: SequenceTables) -> tuple[Array, ...]:
     """The model's own predictions: q(x|u) = p(x|u), q(y,θ|x,u) = p(y,θ|x,u), one plan at a time."""
     emission = jnp.exp(tables.emission)  # (N_x, N_y, Θ) p(θ) p(y|x,θ)
     parameter = emission.sum(1)  # (N_x, Θ) p(θ)
@@ -119,11 +119,8 @@ def _under_model(tables: Any) -> tuple[Array, ...]:
         prior = -mul_log(with_theta, jnp.broadcast_to(plan.T, with_theta.shape)).sum()
         return risk, ambiguity, novelty, jnp.zeros(()), prior
 
-    num_plans = tables.states.shape[1]
-    per_plan = [
-        jnp.moveaxis(jnp.broadcast_to(t, (t.shape[0], num_plans, t.shape[2])), 1, 0)
-        for t in (tables.plan, tables.states, tables.moves)
-    ]
+    num_plans, whole = len(tables.controls), map(tables.whole, (tables.plan, tables.states, tables.moves))
+    per_plan = [jnp.moveaxis(jnp.broadcast_to(t, (t.shape[0], num_plans, t.shape[2])), 1, 0) for t in whole]
     return jax.lax.map(one, tuple(per_plan))
 
 

@@ -7,7 +7,7 @@ p(x0|x1,u1,θ). :class:`SequenceTables` holds what a World says about sequences;
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+import math
 from typing import NamedTuple
 
 import jax
@@ -16,8 +16,8 @@ import numpy as np
 from jax import Array
 
 from npro_aif.epistemic import EpistemicCosts, EpistemicPriors, epistemic_costs, epistemic_priors
-from npro_aif.kernels import Evidence, contract, time_slice
-from npro_aif.numerics import divide, hold, mul_log, neg_entropy, normalize, safe_log
+from npro_aif.kernels import Evidence, time_slice
+from npro_aif.numerics import divide, finite, hold, mul_log, neg_entropy, normalize, safe_log
 from npro_aif.objectives import Objective
 from npro_aif.temporal import Marginals
 from npro_aif.world import World
@@ -25,18 +25,40 @@ from npro_aif.world import World
 FLOOR = 1e-10  # the paper's code adds no mass below this where its tables are unrestricted
 
 
+class Steps(NamedTuple):
+    """A log-factor over sequences as a sum over time, with its first step apart, where x0 may tell about θ.
+
+    An entry that is log 0 is the finite :data:`~npro_aif.numerics.NEVER`.
+    """
+
+    first: Array  # (Θ|1, U|1, X|1) of t = 1: meets q(θ,u_1,x_1)
+    later: Array  # (Θ|1, N_u|1, N_x|1) of t = 2 … T: meets q(u,x), with q(θ|x) where it sees θ
+
+    def whole(self, num_controls: int, num_states: int) -> Array:
+        """The sum over all steps, (Θ|1, N_u|1, N_x|1)."""
+        first = self.first
+        for axis, num in ((1, num_controls), (2, num_states)):
+            if first.shape[axis] > 1:  # t = 1 is the slowest digit of a sequence
+                first = jnp.repeat(first, num // first.shape[axis], axis)
+        return first + self.later
+
+
 class SequenceTables(NamedTuple):
     """A world's factors over sequences: N_u = U^T, N_x = X^T, N_y = Y^T."""
 
-    plan: Array  # (Θ|1, N_u, N_x|1) log p(u|x): Σ_t log p(u_t|x_{t-1})
-    states: Array  # (Θ|1, N_u, N_x) log p(x|u,θ)
+    plan: Steps  # log p(u|x): Σ_t log p(u_t|x_{t-1})
+    states: Steps  # log p(x|u,θ)
+    moves: Steps  # log p̂ of states and controls
     emission: Array  # (N_x, N_y, Θ) log p(θ) + log p(y|x,θ)
-    moves: Array  # (Θ|1, N_u|1, N_x) log p̂ of states and controls
-    outcomes: Array  # (N_x, N_y, Θ) log p̂ of observations
+    outcomes: Array  # (N_x|1, N_y|1, Θ|1) log p̂ of observations
     origin: Array  # (Θ, U, X, X0) p(x0|x1,u1,θ)
-    controls: tuple[Array, ...]  # for each t, (N_u, U) which control a sequence has at t
-    places: tuple[Array, ...]  # for each t, (N_x, X)
-    sights: dict[str, tuple[Array, ...]]  # by observation site, for each t, (N_y, Y)
+    controls: Array  # (N_u, T, U) which control a sequence has at t
+    places: Array  # (N_x, T, X)
+    sights: dict[str, Array]  # by observation site, (N_y, T, Y)
+
+    def whole(self, factor: Steps) -> Array:
+        """A log-factor over all steps, (Θ|1, N_u|1, N_x|1)."""
+        return factor.whole(len(self.controls), len(self.places))
 
 
 class SequencePosterior(NamedTuple):
@@ -83,20 +105,20 @@ def sequence_tables(world: World, length: int, floor: float = 0.0) -> SequenceTa
 
     raised = functools.partial(_raise_log, floor=floor)
     u, x = us[:, None, :], xs[None, :, :]
-    origin, log_first, plan_first = _first_step(world, raised)
-    free = world.control.shape[1] == 1  # the control prior does not see the state
-    plan = plan_first[:, u[..., 0], 0 if free else x[..., 0]]
-    states = raised(log_first)[:, u[..., 0], x[..., 0]] - plan
-    moves = _first_moves(world, origin)[:, u[..., 0], x[..., 0]]
-    if all(t.shape[2] == t.shape[3] == 1 for t in world.preference.values()):
-        moves = moves[:, :1]  # no preference sees a control or where it came from
+    origin, plan_first, states_first = _first_step(world, floor)
+    free = world.control.shape[1] == 1
+    plan = Steps(plan_first, jnp.zeros((1, 1, 1)))
+    states = Steps(states_first, jnp.zeros((1, 1, 1)))
+    moves = Steps(_first_moves(world, origin), jnp.zeros((1, 1, 1)))
     transition = world.state.table()
     for t in range(1, length):
-        plan = plan + raised(time_slice(world.control, t))[None, 0 if free else x[..., t - 1], u[..., t]]
-        states = states + raised(at(transition, t, x[..., t - 1], u[..., t], x[..., t]))
+        prior = raised(time_slice(world.control, t))[None, 0 if free else x[..., t - 1], u[..., t]]
+        plan = plan._replace(later=plan.later + prior)
+        move = raised(at(transition, t, x[..., t - 1], u[..., t], x[..., t]))
+        states = states._replace(later=states.later + move)
         for table in world.preference.values():
             entries = at(table, t, x[..., t - 1], u[..., t], x[..., t])
-            moves = moves + (entries[:, None, None] if entries.ndim == 1 else entries)
+            moves = moves._replace(later=moves.later + (entries[:, None, None] if entries.ndim == 1 else entries))
     emission = jnp.zeros((len(xs), len(ys), world.parameter.shape[0])) + raised(world.parameter)
     outcomes = jnp.zeros((1, 1, 1))
     for t in range(length):
@@ -114,79 +136,98 @@ def sequence_tables(world: World, length: int, floor: float = 0.0) -> SequenceTa
     return SequenceTables(
         plan=plan,
         states=states,
-        emission=emission,
         moves=moves,
+        emission=emission,
         outcomes=outcomes,
         origin=origin,
-        controls=tuple(jax.nn.one_hot(us[:, t], signature.num_controls) for t in range(length)),
-        places=tuple(jax.nn.one_hot(xs[:, t], signature.num_states) for t in range(length)),
+        controls=jax.nn.one_hot(us, signature.num_controls),
+        places=jax.nn.one_hot(xs, signature.num_states),
         sights={
-            name: tuple(jax.nn.one_hot(site[:, t], size) for t in range(length))
-            for name, site, size in zip(names, sites, sizes, strict=True)
+            name: jax.nn.one_hot(site, size) for name, site, size in zip(names, sites, sizes, strict=True)
         },
     )
 
 
 def _raise_log(log: Array, floor: float) -> Array:
-    return jnp.maximum(log, jnp.log(floor)) if floor else log
+    return jnp.maximum(log, jnp.log(floor)) if floor else finite(log)
 
 
-def _first_step(world: World, raised: Callable[[Array], Array]) -> tuple[Array, Array, Array]:
-    """p(x0|x1,u1,θ) (Θ,U,X,X0); log p(u1,x1|θ) (Θ,U,X); and the part of it that is E[log p(u1|x0)]."""
+def _first_step(world: World, floor: float) -> tuple[Array, Array, Array]:
+    """p(x0|x1,u1,θ) (Θ,U,X,X0); E[log p(u1|x0)] over it (Θ|1,U,X|1); and what of log p(u1,x1|θ) is left (Θ,U,X)."""
+    raised = functools.partial(_raise_log, floor=floor)
     prior = time_slice(world.control, 0)  # (X|1, U)
+    free = prior.shape[0] == 1  # the control prior does not see the state
     kernel = jnp.exp(world.state.at(0).table())  # (Θ|1, X|1, U|1, X')
-    start = jnp.exp(world.initial)[:, :, None, None]
-    joint = jnp.moveaxis(start * jnp.exp(prior)[None, :, :, None] * kernel, 1, -1)  # (Θ, U, X', X0)
+    reach = jnp.exp(world.initial)[:, :, None, None] * kernel
+    shape = (*world.initial.shape, world.control.shape[-1], world.initial.shape[1])
+    joint = jnp.broadcast_to(reach if free else reach * jnp.exp(prior)[None, :, :, None], shape)
+    joint = jnp.moveaxis(joint, 1, -1)  # (Θ, U, X', X0)
     total = joint.sum(-1)
     fallback = jnp.broadcast_to(jnp.exp(world.initial)[:, None, None, :], joint.shape)
     origin = jnp.where(total[..., None] > 0, normalize(joint), fallback)
-    plan = mul_log(origin, jnp.moveaxis(raised(prior)[None, :, :, None], 1, -1)).sum(-1)
-    return origin, safe_log(total), plan
+    if free:
+        plan, log_total = raised(prior)[0][None, :, None], finite(safe_log(total))
+        return origin, plan, raised(log_total + plan) - plan if floor else log_total
+    plan = (origin * raised(prior).T[None, :, None, :]).sum(-1)
+    return origin, plan, raised(safe_log(total)) - plan
 
 
 def _first_moves(world: World, origin: Array) -> Array:
-    """E[log p̂] of the first step over p(x0|x1,u1,θ), (Θ|1, U, X)."""
-    total: Array = jnp.zeros((1, *origin.shape[1:3]))
+    """E[log p̂] of the first step over p(x0|x1,u1,θ), (Θ|1, U|1, X)."""
+    total: Array = jnp.zeros((1, 1, origin.shape[2]))
     for table in world.preference.values():
         edge = jnp.moveaxis(time_slice(table, 0), 1, -1)  # (Θ|1, U|1, X'|1, X0|1)
         total = total + (edge[..., 0] if edge.shape[-1] == 1 else (origin * edge).sum(-1))
     return total
 
 
-def expectation(weight: Array, state: Array, parameter: Array, table: Array) -> Array:
-    """E_q of a table (Θ|1, N_u|1, N_x|1): weight is q(u,x), state q(x), parameter q(θ|x) (N_x, Θ)."""
-    if table.shape[0] == table.shape[2] == 1:
-        return mul_log(weight.sum(1), table[0, :, 0]).sum()
-    if table.shape[1] == 1:
-        return mul_log(state[:, None] * parameter, table[:, 0].T).sum()
-    if table.shape[0] == 1:
-        return mul_log(weight, table[0]).sum()
-    return sum(mul_log(weight * parameter[:, i], table[i]).sum() for i in range(table.shape[0]))  # type: ignore[return-value]
-
-
 class SequenceMass(NamedTuple):
     """Probabilities and marginals of a sequence posterior, computed once for all terms."""
 
     control: Array  # (N_u,) q(u)
-    joint: Array  # (N_u, N_x) q(u,x)
+    moved: Array  # (N_u, N_x) q(x|u)
     state: Array  # (N_x,) q(x)
     emission: Array  # (N_x, N_y, Θ) q(y,θ|x)
     parameter: Array  # (N_x, Θ) q(θ|x)
+    first: Array  # (Θ, U, X) q(θ,u_1,x_1)
+    entropy: Array  # (N_u,) H[q(x|u)]
 
 
-def mass(posterior: SequencePosterior) -> SequenceMass:
-    control = jnp.exp(posterior.control)
-    joint = control[:, None] * jnp.exp(posterior.state)
-    emission = jnp.exp(posterior.emission)
-    return SequenceMass(control, joint, joint.sum(0), emission, emission.sum(1))
+def mass(posterior: SequencePosterior, num_controls: int = 1, num_states: int = 1) -> SequenceMass:
+    """:param num_controls: of one slice, as ``num_states``; needed for ``first`` alone."""
+    control, moved, emission = (jnp.exp(log) for log in posterior[:3])
+    parameter = emission.sum(1)
+    after_first = jnp.einsum("ur,urx->ux", *(a.reshape(num_controls, -1, *a.shape[1:]) for a in (control, moved)))
+    first = jnp.einsum(
+        "ukr,kri->iuk",
+        after_first.reshape(num_controls, num_states, -1),
+        parameter.reshape(num_states, -1, parameter.shape[1]),
+    )
+    entropy = -(moved * finite(posterior.state)).sum(1)
+    return SequenceMass(control, moved, after_first.sum(0), emission, parameter, first, entropy)
+
+
+def expectation(q: SequenceMass, table: Steps) -> Array:
+    """E_q of a log-factor over sequences."""
+    return (q.first * table.first).sum() + _later_expectation(q, table.later)
+
+
+def _later_expectation(q: SequenceMass, table: Array) -> Array:
+    if table.shape[0] == table.shape[2] == 1:
+        return (q.control * table[0, :, 0]).sum()
+    if table.shape[1] == 1:
+        return (q.state[:, None] * q.parameter * table[:, 0].T).sum()
+    if table.shape[0] == 1:
+        return q.control @ (q.moved * table[0]).sum(1)
+    return sum(q.control @ (q.moved * table[i] * q.parameter[:, i]).sum(1) for i in range(table.shape[0]))  # type: ignore[return-value]
 
 
 def sequence_evidence(q: SequenceMass, log_emission: Array) -> Evidence:
     """q(y|x), KL[q(θ|y,x)‖q(θ|x)] and E_q(θ|x) H[q(y|x,θ)] for every x sequence."""
     seen = q.emission.sum(-1)  # (N_x, N_y) q(y|x)
-    log_parameter = safe_log(q.parameter)[:, None, :]
+    log_parameter = finite(safe_log(q.parameter))[:, None, :]
     live = q.emission > 0
-    gained = mul_log(q.emission, jnp.where(live, log_emission - jnp.where(live, log_parameter, 0.0), 0.0))
+    gained = q.emission * jnp.where(live, log_emission - log_parameter, 0.0)
     novelty = divide(gained.sum(-1), seen) - jnp.where(seen > 0, safe_log(jnp.where(seen > 0, seen, 1.0)), 0.0)
     return Evidence(seen, jnp.where(seen > 0, novelty, 0.0), -gained.sum((-1, -2)))
 
@@ -195,39 +236,39 @@ def sequence_costs(
     posterior: SequencePosterior, q: SequenceMass, objective: Objective
 ) -> tuple[EpistemicCosts, EpistemicPriors]:
     """The epistemic costs and priors over sequences."""
-    entropy = -mul_log(jnp.exp(posterior.state), posterior.state).sum(-1)
-    arguments = entropy, q.control, {"y": sequence_evidence(q, posterior.emission)}, q.state
+    arguments = q.entropy, q.control, {"y": sequence_evidence(q, posterior.emission)}, q.state
     switches = {"normalize": objective.normalize, "weight": objective.weight}
     return epistemic_costs(*arguments, **switches), epistemic_priors(*arguments, **switches)
 
 
-def policy_masses(posterior: SequencePosterior, q: SequenceMass) -> list[Array]:
+def policy_masses(tables: SequenceTables, q: SequenceMass) -> list[Array]:
     """q(x_{t-1}, u_t) for t = 1 … T, each (X, U)."""
-    tables = posterior.tables
-    by_control = [jnp.einsum("nx,nu->ux", q.joint, c) for c in tables.controls]  # q(u_t, x sequence)
-    at_first = contract("iuk", (by_control[0], "ux"), (q.parameter, "xi"), (tables.places[0], "xk"))
-    masses = [jnp.einsum("iuk,iukx->xu", at_first, tables.origin)]
-    for t in range(1, len(tables.controls)):
-        masses.append(tables.places[t - 1].T @ by_control[t].T)
-    return masses
+    before = tables.places[:, :-1]  # (N_x, T-1, X) where a sequence is at t - 1
+    shape = before.shape[1:]
+    reached = q.control[:, None] * (q.moved @ before.reshape(len(before), math.prod(shape)))  # (N_u, (T-1) X)
+    pairs = jnp.einsum("ntx,ntu->txu", reached.reshape(len(reached), *shape), tables.controls[:, 1:])
+    return [jnp.einsum("iuk,iukx->xu", q.first, tables.origin), *pairs]
+
+
+def _mass_of(posterior: SequencePosterior) -> SequenceMass:
+    return mass(posterior, *posterior.tables.origin.shape[1:3])
 
 
 def sequence_terms(posterior: SequencePosterior, objective: Objective) -> dict[str, Array]:
     """The free energy of a sequence posterior, term by term (see :meth:`Objective.terms`)."""
-    tables, q = posterior.tables, mass(posterior)
+    tables, q = posterior.tables, _mass_of(posterior)
     keep = hold(objective.gradient)
-    expect = functools.partial(expectation, q.joint, q.state, q.parameter)
-    emitted = q.state[:, None, None] * q.emission
+    told = (q.emission * (finite(posterior.emission) - tables.emission)).sum((1, 2))  # KL[q(y,θ|x) ‖ p], (N_x,)
     terms = {
-        "risk": -expect(tables.moves) - (emitted * tables.outcomes).sum(),
-        "complexity": mul_log(q.joint, posterior.state).sum()
-        - expect(tables.states)
-        + mul_log(emitted, posterior.emission - tables.emission).sum(),
-        "plan_prior": mul_log(q.control, posterior.control).sum() - expect(tables.plan),
+        "risk": -expectation(q, tables.moves),
+        "complexity": q.state @ told - q.control @ q.entropy - expectation(q, tables.states),
+        "plan_prior": (q.control * finite(posterior.control)).sum() - expectation(q, tables.plan),
     }
+    if tables.outcomes.shape != (1, 1, 1):
+        terms["risk"] -= q.state @ (q.emission * tables.outcomes).sum((1, 2))
     if objective.correction:
         terms["correction"] = sum(
-            neg_entropy(m.sum(-1)).sum() - neg_entropy(m).sum() for m in policy_masses(posterior, q)
+            neg_entropy(m.sum(-1)).sum() - neg_entropy(m).sum() for m in policy_masses(tables, q)
         )
     if objective.epistemic:
         costs = jax.tree.map(keep, sequence_costs(posterior, q, objective)[0])
@@ -241,17 +282,17 @@ def sequence_terms(posterior: SequencePosterior, objective: Objective) -> dict[s
 
 def sequence_priors(posterior: SequencePosterior, objective: Objective) -> EpistemicPriors:
     """log p̃ over sequences: (N_u,), (N_x,) and (N_x, N_y)."""
-    return sequence_costs(posterior, mass(posterior), objective)[1]
+    return sequence_costs(posterior, _mass_of(posterior), objective)[1]
 
 
 def sequence_marginals(posterior: SequencePosterior) -> Marginals:
-    tables, q = posterior.tables, mass(posterior)
-    masses = policy_masses(posterior, q)
-    seen = (q.state[:, None] * q.emission.sum(-1)).sum(0)  # (N_y,)
+    tables, q = posterior.tables, _mass_of(posterior)
+    masses = policy_masses(tables, q)
+    seen = q.state @ q.emission.sum(-1)  # (N_y,)
     return Marginals(
         control=jnp.stack([m.sum(0) for m in masses]),
         policy=jnp.stack([normalize(m) for m in masses]),
-        state=jnp.stack([masses[0].sum(-1), *(q.state @ place for place in tables.places)]),
+        state=jnp.concatenate([masses[0].sum(-1)[None], jnp.einsum("n,ntx->tx", q.state, tables.places)]),
         parameter=q.state @ q.parameter,
-        observation={name: jnp.stack([seen @ s for s in sights]) for name, sights in tables.sights.items()},
+        observation={name: jnp.einsum("n,nty->ty", seen, sights) for name, sights in tables.sights.items()},
     )
