@@ -197,7 +197,8 @@ def mass(posterior: SequencePosterior, num_controls: int = 1, num_states: int = 
     """:param num_controls: of one slice, as ``num_states``; needed for ``first`` alone."""
     control, moved, emission = (jnp.exp(log) for log in posterior[:3])
     parameter = emission.sum(1)
-    after_first = jnp.einsum("ur,urx->ux", *(a.reshape(num_controls, -1, *a.shape[1:]) for a in (control, moved)))
+    begins = jnp.repeat(jnp.eye(num_controls, dtype=control.dtype), len(control) // num_controls, axis=1)  # (U, N_u)
+    after_first = (begins * control) @ moved  # (U, N_x) q(u_1,x)
     first = jnp.einsum(
         "ukr,kri->iuk",
         after_first.reshape(num_controls, num_states, -1),
