@@ -127,7 +127,7 @@ class SequenceGuide(TableGuide):
         emission = jnp.exp(posterior.emission)[x]
         names = _sequence_names(signature.observation, steps) | named(signature.parameter)
         lengths = sizes(signature.observation) * num_steps + sizes(signature.parameter)
-        values = chain(names, lengths, emission.reshape(emission.shape[:-2] + (-1,)))
+        values = chain(names, lengths, emission.reshape((*emission.shape[:-2], -1)))
         theta = join(values, signature.parameter)
         origin = posterior.tables.origin[theta, u_first, x_first]
         chain(named(signature.state, "_0"), sizes(signature.state), origin)

@@ -246,7 +246,7 @@ def _sequence_part(q: GenericPosterior, objective: Objective) -> tuple[Epistemic
         safe_log(divide(seen, seen.sum((1, 2), keepdims=True))),
         None,  # type: ignore[arg-type]  # the costs need no tables of the model
     )
-    return sequence_costs(posterior, mass(posterior), objective)[0], control, moves.sum(0)
+    return sequence_costs(posterior, mass(posterior), objective), control, moves.sum(0)
 
 
 def generic_marginals(q: GenericPosterior) -> Marginals:

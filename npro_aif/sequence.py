@@ -17,7 +17,7 @@ from jax import Array
 
 from npro_aif.epistemic import EpistemicCosts, EpistemicPriors, epistemic_costs, epistemic_priors
 from npro_aif.kernels import Evidence, time_slice
-from npro_aif.numerics import divide, finite, hold, mul_log, neg_entropy, normalize, safe_log
+from npro_aif.numerics import divide, finite, hold, neg_entropy, normalize, safe_log
 from npro_aif.objectives import Objective
 from npro_aif.temporal import Marginals
 from npro_aif.world import World
@@ -124,11 +124,11 @@ def sequence_tables(world: World, length: int, floor: float = 0.0) -> SequenceTa
     for t in range(length):
         per_site = [world.observation[name].at(t).table() for name in names]  # (Θ|1, X, Y)
         if per_site:
-            joint = sum(
+            seen = [
                 jnp.moveaxis(table, 0, -1)[xs[:, None, t], site[None, :, t]]
                 for table, site in zip(per_site, sites, strict=True)
-            )
-            emission = emission + raised(joint)
+            ]
+            emission = emission + raised(sum(seen, start=jnp.zeros(())))
         for site, name in zip(sites, names, strict=True):
             for table in world.observation_preference[name]:
                 row = jnp.moveaxis(time_slice(table, t), 0, -1)  # (X|1, Y, Θ|1)
@@ -220,7 +220,8 @@ def _later_expectation(q: SequenceMass, table: Array) -> Array:
         return (q.state[:, None] * q.parameter * table[:, 0].T).sum()
     if table.shape[0] == 1:
         return q.control @ (q.moved * table[0]).sum(1)
-    return sum(q.control @ (q.moved * table[i] * q.parameter[:, i]).sum(1) for i in range(table.shape[0]))  # type: ignore[return-value]
+    by_theta = [q.control @ (q.moved * table[i] * q.parameter[:, i]).sum(1) for i in range(table.shape[0])]
+    return sum(by_theta, start=jnp.zeros(()))
 
 
 def sequence_evidence(q: SequenceMass, log_emission: Array) -> Evidence:
@@ -233,13 +234,14 @@ def sequence_evidence(q: SequenceMass, log_emission: Array) -> Evidence:
     return Evidence(seen, jnp.where(seen > 0, novelty, 0.0), -gained.sum((-1, -2)))
 
 
-def sequence_costs(
-    posterior: SequencePosterior, q: SequenceMass, objective: Objective
-) -> tuple[EpistemicCosts, EpistemicPriors]:
-    """The epistemic costs and priors over sequences."""
-    arguments = q.entropy, q.control, {"y": sequence_evidence(q, posterior.emission)}, q.state
-    switches = {"normalize": objective.normalize, "weight": objective.weight}
-    return epistemic_costs(*arguments, **switches), epistemic_priors(*arguments, **switches)
+def _told(posterior: SequencePosterior, q: SequenceMass) -> tuple[Array, Array, dict[str, Evidence], Array]:
+    """The arguments of the epistemic priors over sequences: a(u), q(u), evidence and q(x)."""
+    return q.entropy, q.control, {"y": sequence_evidence(q, posterior.emission)}, q.state
+
+
+def sequence_costs(posterior: SequencePosterior, q: SequenceMass, objective: Objective) -> EpistemicCosts:
+    """The epistemic costs d(u) and c(x) over sequences."""
+    return epistemic_costs(*_told(posterior, q), normalize=objective.normalize, weight=objective.weight)
 
 
 def policy_masses(tables: SequenceTables, q: SequenceMass) -> list[Array]:
@@ -268,11 +270,10 @@ def sequence_terms(posterior: SequencePosterior, objective: Objective) -> dict[s
     if tables.outcomes.shape != (1, 1, 1):
         terms["risk"] -= q.state @ (q.emission * tables.outcomes).sum((1, 2))
     if objective.correction:
-        terms["correction"] = sum(
-            neg_entropy(m.sum(-1)).sum() - neg_entropy(m).sum() for m in policy_masses(tables, q)
-        )
+        entropies = [neg_entropy(m.sum(-1)).sum() - neg_entropy(m).sum() for m in policy_masses(tables, q)]
+        terms["correction"] = sum(entropies, start=jnp.zeros(()))
     if objective.epistemic:
-        costs = jax.tree.map(keep, sequence_costs(posterior, q, objective)[0])
+        costs = jax.tree.map(keep, sequence_costs(posterior, q, objective))
         terms["risk"] += (q.control * costs.control).sum()
         terms["ambiguity"] = (q.state * costs.ambiguity).sum()
         terms["novelty"] = (q.state * costs.novelty).sum()
@@ -283,7 +284,8 @@ def sequence_terms(posterior: SequencePosterior, objective: Objective) -> dict[s
 
 def sequence_priors(posterior: SequencePosterior, objective: Objective) -> EpistemicPriors:
     """log p̃ over sequences: (N_u,), (N_x,) and (N_x, N_y)."""
-    return sequence_costs(posterior, _mass_of(posterior), objective)[1]
+    told = _told(posterior, _mass_of(posterior))
+    return epistemic_priors(*told, normalize=objective.normalize, weight=objective.weight)
 
 
 def sequence_marginals(posterior: SequencePosterior) -> Marginals:
