@@ -12,6 +12,7 @@ import jax
 from jax import Array
 
 from npro_aif.beliefs import Filter
+from npro_aif.checks import check_belief
 from npro_aif.language import Belief
 from npro_aif.plan import Plan, most_probable
 from npro_aif.planner import Planner
@@ -60,6 +61,7 @@ class Agent:
         self.planner = planner
         self.initial_belief = belief
         program = planner.program(belief, horizon)
+        check_belief(belief, program.signature)
         self.horizon = int(horizon or planner.max_horizon or program.num_steps)
         self.max_steps = max_steps
         self.seed = seed

@@ -19,6 +19,8 @@ from npro_aif.signature import Site, flat_index
 from npro_aif.world import Fixed, Program, program_of
 
 UNSEEN = -1  # stands for an observation site that was not observed
+UNMOVED = -1  # stands for no control: the observation before the first move
+FEWEST, GROWTH = 16, 8  # the sizes to which the possible parameters are padded: 16, 128, …
 
 
 class Filter:
@@ -42,10 +44,10 @@ class Filter:
         step: int | None = None,
     ) -> Belief:
         """The belief after a control and what was observed then; see :func:`update_belief`."""
-        check_belief(belief, self.program.signature)
-        seen = jnp.asarray(self._observed(observation), jnp.int32)
-        move = -1 if control is None else flat_index(control, self.program.signature.control, "control")
-        updated, masses = self._update(self.program.fixed, belief, jnp.asarray(move, jnp.int32), seen)
+        seen = np.asarray(self._observed(observation), np.int32)
+        move = UNMOVED if control is None else flat_index(control, self.program.signature.control, "control")
+        support = self._support(np.asarray(belief.parameter))
+        updated, masses = self._update(self.program.fixed, belief, support, np.int32(move), seen)
         masses = np.asarray(masses)
         if not (masses > 0).all() and not ignore_impossible:
             site = self.sites[int(np.argmax(~(masses > 0)))]
@@ -73,11 +75,26 @@ class Filter:
             for site in self.sites
         ]
 
-    def _bayes(self, fixed: Fixed, belief: Belief, control: Array, seen: Array) -> tuple[Belief, Array]:
-        world = self.program.bind(fixed, belief, 1)
+    def _support(self, parameter: np.ndarray) -> np.ndarray | None:
+        """The parameters that are possible, padded with Θ; None where that leaves nothing out."""
+        possible = np.flatnonzero(parameter)
+        size = FEWEST
+        while size < len(possible):
+            size *= GROWTH  # every size compiles once
+        if size >= len(parameter):
+            return None
+        return np.append(possible, np.full(size - len(possible), len(parameter))).astype(np.int32)
+
+    def _bayes(
+        self, fixed: Fixed, belief: Belief, support: Array | None, control: Array, seen: Array
+    ) -> tuple[Belief, Array]:
+        num_parameters = self.program.signature.num_parameters
+        theta = None if support is None else jnp.minimum(support, num_parameters - 1)
+        valid = None if support is None else support < num_parameters
+        world = self.program.bind(fixed, belief, 1, theta, valid)
         joint = jnp.exp(world.parameter)[:, None] * jnp.exp(world.initial)
         moved = world.state.at(0).given(jnp.maximum(control, 0)).push(joint[:, :, None])
-        joint = jnp.where(control < 0, joint, moved)
+        joint = jnp.where(control == UNMOVED, joint, moved)
         masses = []
         for i, site in enumerate(self.sites):
             kernel = (world.observation | world.sensor)[site.name].at(0)
@@ -85,8 +102,12 @@ class Filter:
             total = weighted.sum()
             masses.append(total)
             joint = jnp.where(total > 0, weighted / jnp.where(total > 0, total, 1.0), joint)  # or ignore it
-        parameter = joint.sum(1)
-        return Belief(parameter / parameter.sum(), normalize(joint)), jnp.stack(masses) if masses else jnp.ones(1)
+        parameter, state = joint.sum(1), normalize(joint)
+        if support is not None:  # put back what was left out: it stays impossible, and its states do not matter
+            parameter = jnp.zeros(num_parameters, joint.dtype).at[support].set(parameter, mode="drop")
+            blank = jnp.full((num_parameters, joint.shape[1]), 1 / joint.shape[1], joint.dtype)
+            state = blank.at[support].set(state, mode="drop")
+        return Belief(parameter / parameter.sum(), state), jnp.stack(masses) if masses else jnp.ones(1)
 
 
 def update_belief(
@@ -111,7 +132,9 @@ def update_belief(
     >>> belief.parameter.tolist()
     [0.0, 1.0]
     """
-    update = _filter_of(program_of(model, belief, 1))
+    program = program_of(model, belief, 1)
+    check_belief(belief, program.signature)
+    update = _filter_of(program)
     return update(belief, control, observation, ignore_impossible=ignore_impossible, step=step)
 
 
