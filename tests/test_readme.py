@@ -1,0 +1,20 @@
+"""The README's program runs and prints what its comments say."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+README = Path(__file__).parents[1] / "README.md"
+
+
+def test_the_readmes_program_prints_what_it_says(capsys: pytest.CaptureFixture[str]) -> None:
+    (code,) = re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
+    exec(compile(code, str(README), "exec"), {})
+    said = re.findall(r"^print\(.*\)  # (\w+)", code, re.MULTILINE)
+    assert capsys.readouterr().out.split() == said == ["sign", "west"]
+
+
+def test_what_the_readme_links_to_is_there() -> None:
+    for target in re.findall(r"\]\(([^)#]+)\)", README.read_text()):
+        assert target.startswith("http") or (README.parent / target).exists(), target
