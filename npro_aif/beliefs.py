@@ -54,8 +54,8 @@ class Filter:
             value = int(seen[self.sites.index(site)])
             when = "" if step is None else f" at step {step}"
             raise ImpossibleObservation(
-                f"site '{site.name}'{when}: observed {site.label(value)} ({value}), to which the model gives probability zero "
-                "under the current belief"
+                f"site '{site.name}'{when}: observed {site.label(value)} ({value}), to which the model gives "
+                "probability zero under the current belief"
             )
         return updated
 
@@ -71,7 +71,9 @@ class Filter:
             if name not in names:
                 raise ValueError(f"observation: found '{name}', expected some of the sites {sorted(names)}")
         return [
-            flat_index(observation[site.name], (site,), f"observation '{site.name}'") if site.name in observation else UNSEEN
+            flat_index(observation[site.name], (site,), f"observation '{site.name}'")
+            if site.name in observation
+            else UNSEEN
             for site in self.sites
         ]
 
