@@ -1,27 +1,32 @@
 """A DoorKey frame with what the agent believes about key and door, and the path that it plans.
 
 In every cell the lower left half shows the probability that the key lies there and the upper right half that the door
-does; a line from cell to cell is as opaque as the move is probable, at the step where it is most so.
+does; an arrow from cell to cell is as opaque as the move is probable, at the step where it is most so.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.collections import PolyCollection
 from matplotlib.colors import LinearSegmentedColormap, to_rgba
+from matplotlib.figure import Figure
 from matplotlib.patches import FancyArrowPatch
+from matplotlib.patheffects import withStroke
 
 from npro_aif.analysis.style import PURPLE, SKY, bare, new_axes
 from npro_aif.models.doorkey import FORWARD, NO_KEY, tables
 from npro_aif.plan import Plan
 from npro_aif.signature import marginalize
 
+OUTLINE = withStroke(linewidth=3.4, foreground="black")  # readable on bright tiles too
 LOWER_LEFT = np.array([[-0.5, -0.5], [-0.5, 0.5], [0.5, 0.5]])  # in cells; rows run downwards
 UPPER_RIGHT = -LOWER_LEFT
 FAINT = 0.05  # moves that are less probable are left out
+LANE = 0.09  # arrows keep to the right by so much, so that a way back does not cover the way there
 
 
 def plot_doorkey(plan: Plan, frame: np.ndarray, axes: Axes | None = None, *, title: str = "") -> Axes:
@@ -46,6 +51,18 @@ def plot_doorkey(plan: Plan, frame: np.ndarray, axes: Axes | None = None, *, tit
     bare(axes)
     axes.set_title(title, fontsize=10)
     return axes
+
+
+def plot_doorkey_frames(plans: Sequence[Plan], frames: Sequence[np.ndarray], titles: Sequence[str]) -> np.ndarray:
+    """Several frames of an episode side by side; the arguments are those of :func:`plot_doorkey`, one for each.
+
+    :return: the axes, (frames,).
+    """
+    figure = Figure(figsize=(4.6 * len(plans), 3.6), layout="constrained")
+    row = figure.subplots(1, len(plans), squeeze=False)[0]
+    for axes, plan, frame, title in zip(row, plans, frames, titles, strict=True):
+        plot_doorkey(plan, frame, axes, title=title)
+    return row
 
 
 def _centres(cells: np.ndarray, size: int) -> np.ndarray:
@@ -85,17 +102,19 @@ def _draw_path(axes: Axes, plan: Plan, size: int) -> None:
         moved = float(np.minimum(forward[:, cell, direction], arrived[:, target]).max())
         if moved >= FAINT:
             tail, head = _centres(np.array([cell, target]), size)
-            axes.add_patch(
-                FancyArrowPatch(
-                    tuple(tail + 0.1 * (head - tail)),
-                    tuple(head),
-                    arrowstyle="-|>",
-                    mutation_scale=9,
-                    linewidth=1.8,
-                    shrinkA=0,
-                    shrinkB=2,
-                    color="white",
-                    alpha=min(moved, 1.0),
-                    zorder=3,
-                )
+            along = head - tail
+            lane = LANE * np.array([-along[1], along[0]])  # rows run downwards: this is to the right
+            arrow = FancyArrowPatch(
+                tuple(tail + 0.1 * along + lane),
+                tuple(head - 0.05 * along + lane),
+                arrowstyle="-|>",
+                mutation_scale=9,
+                linewidth=1.8,
+                shrinkA=0,
+                shrinkB=0,
+                color="white",
+                alpha=min(moved, 1.0),
+                zorder=3,
             )
+            arrow.set_path_effects([OUTLINE])
+            axes.add_patch(arrow)

@@ -14,6 +14,8 @@ from matplotlib.ticker import MaxNLocator
 from npro_aif.analysis.style import PALETTE, new_axes
 from npro_aif.plan import Plan
 
+MARKS = "osD^vP"  # so that the curves differ in more than colour
+
 
 def plot_free_energy(
     plans: Mapping[str, Plan | Sequence[Plan]], axes: Axes | None = None, *, xlabel: str = "gradient step or sweep"
@@ -28,8 +30,17 @@ def plot_free_energy(
         histories = _histories([group] if isinstance(group, Plan) else group)
         mean, deviation = histories.mean(0), histories.std(0)
         steps, colour = np.arange(len(mean)), PALETTE[i % len(PALETTE)]
-        marker = "o" if len(mean) <= 30 else None  # a handful of sweeps are points, not a curve
-        axes.plot(steps, mean, color=colour, label=label, linewidth=1.8, marker=marker, markersize=3.5)
+        every = max(1, len(mean) // 12)  # a mark at each of a few sweeps, now and then on a long curve
+        axes.plot(
+            steps,
+            mean,
+            color=colour,
+            label=label,
+            linewidth=1.8,
+            marker=MARKS[i % len(MARKS)],
+            markersize=4.5,
+            markevery=every,
+        )
         if len(histories) > 1:
             axes.fill_between(steps, mean - deviation, mean + deviation, color=colour, alpha=0.2, linewidth=0)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))

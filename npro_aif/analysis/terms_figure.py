@@ -16,6 +16,7 @@ from npro_aif.efe import ExpectedFreeEnergy
 
 COLOURS = {"risk": ORANGE, "ambiguity": PURPLE, "novelty": GREEN, "complexity": BLUE}
 BAR = 0.34  # inches for each bar
+SAME = 3  # terms that agree in so many decimals are the same
 
 
 def plot_terms(
@@ -30,32 +31,58 @@ def plot_terms(
 
     :param energy: what :func:`npro_aif.expected_free_energy` returns.
     :param controls: the labels of the controls (flat), for the plans' names.
-    :param plans: the indices of the plans to show, in this order; the ``count`` best by default.
+    :param plans: the indices of the plans to show, in this order. By default the ``count`` best, where plans with the
+        same terms (a wall is a wall, whichever way one runs into it) share a bar that tells how many they are.
     """
-    shown = np.asarray(energy.best(count) if plans is None else plans)
-    axes = new_axes(axes, 7.0, 1.4 + BAR * len(shown))
-    signed = {
-        "risk": energy.risk,
-        "ambiguity": energy.ambiguity,
-        "complexity": energy.complexity,
-        "novelty": -energy.novelty,
-    }
+    alike = _alike(energy, count) if plans is None else {int(plan): 1 for plan in plans}
+    shown = np.array(list(alike))
+    axes = new_axes(axes, 7.5, 1.4 + BAR * len(shown))
     rows = np.arange(len(shown))
     ends = {True: np.zeros(len(shown)), False: np.zeros(len(shown))}  # of the bars right and left of zero
-    for name, values in signed.items():
-        width = np.asarray(values)[shown]
+    bars = []
+    for name, values in _signed(energy).items():
+        width = values[shown]
         left = np.where(width >= 0, ends[True], ends[False])
         label = f"−{name}" if name == "novelty" else name
-        axes.barh(rows, width, left=left, height=0.62, color=COLOURS[name], label=label)
+        bars.append(axes.barh(rows, width, left=left, height=0.62, color=COLOURS[name], label=label))
         ends[True] += np.maximum(width, 0)
         ends[False] += np.minimum(width, 0)
-    axes.plot(ends[True] + ends[False], rows, "D", color=BLACK, markersize=5, label="sum", linestyle="none", zorder=3)
+    (total,) = axes.plot(ends[True] + ends[False], rows, "D", color=BLACK, markersize=5, label="sum", zorder=3)
     names = [" ".join(controls[int(u)] for u in energy.plans[i]) for i in shown]
-    axes.set_yticks(rows, names)
+    others = [f"  (+{number - 1} alike)" if number > 1 else "" for number in alike.values()]
+    axes.set_yticks(rows, [name + other for name, other in zip(names, others, strict=True)])
     axes.invert_yaxis()
+    axes.use_sticky_edges = False  # else the longest bar would end at the frame
     axes.axvline(0, color=INK, linewidth=0.8)
     axes.set_xlabel("nats (lower is better)")
     axes.spines[["top", "right", "left"]].set_visible(False)
     axes.tick_params(axis="y", length=0)
-    axes.legend(frameon=False, ncols=5, loc="lower center", bbox_to_anchor=(0.5, 1.0), fontsize=9, columnspacing=1.2)
+    axes.legend(
+        handles=[*bars, total],
+        frameon=False,
+        ncols=len(bars) + 1,
+        loc="lower center",
+        bbox_to_anchor=(0.5, 1.0),
+        fontsize=9,
+        columnspacing=1.2,
+        handlelength=1.4,
+    )
     return axes
+
+
+def _signed(energy: ExpectedFreeEnergy) -> dict[str, np.ndarray]:
+    """The terms as they add up, (N,) each."""
+    return {
+        "risk": np.asarray(energy.risk),
+        "ambiguity": np.asarray(energy.ambiguity),
+        "complexity": np.asarray(energy.complexity),
+        "novelty": -np.asarray(energy.novelty),
+    }
+
+
+def _alike(energy: ExpectedFreeEnergy, count: int) -> dict[int, int]:
+    """The first of each of the ``count`` best groups of plans with the same terms, and how many are in the group."""
+    terms = np.round(np.stack(list(_signed(energy).values()), -1), SAME) + 0.0  # no −0
+    _, first, number = np.unique(terms, axis=0, return_index=True, return_counts=True)
+    best = sorted(range(len(first)), key=lambda g: float(terms[first[g]].sum()))[:count]
+    return {int(first[g]): int(number[g]) for g in best}

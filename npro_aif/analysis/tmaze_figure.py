@@ -1,7 +1,7 @@
 """The T-maze with what the agent means to do: arrows at every place it may come to, a panel for each time step.
 
-An arrow's opacity is the largest of q(x_{t-1}) q(u_t|x_{t-1}) over the future steps t, so that it is the policy where
-the agent expects to be; the small numbers are the steps at which it would go there.
+An arrow stands for the future step t at which its move is most probable: its opacity is the policy q(u_t|x_{t-1}), its
+width how far the agent expects to be there, q(x_{t-1}). The small numbers are the steps at which it would go.
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ from npro_aif.plan import Plan
 AT = {CUE: (0, 0), START: (0, 1), JUNCTION: (0, 2), LEFT: (-1, 2), RIGHT: (1, 2)}  # each place's centre
 TOWARDS = np.array([[0, 1], [1, 0], [0, -1], [-1, 0]])  # North, East, South, West
 ARMS = (LEFT, RIGHT)  # by θ
-FAINT = 0.03  # arrows fainter than this are left out
+FAINT = 0.03  # moves that are less probable are left out
 NUMBERED = 0.2  # steps that are at least this probable are written at the arrow
+LEGEND = "opacity: policy $q(u_t|x_{t-1})$;  width: $q(x_{t-1})$;  numbers: the steps $t$;  star: the reward"
 
 
 def plot_tmaze_step(
@@ -36,12 +37,14 @@ def plot_tmaze_step(
     axes = new_axes(axes, 3.2, 3.4)
     belief = np.asarray(plan.belief.parameter)
     draw_maze(axes, int(np.argmax(plan.state[0])), theta, belief)
-    joint = np.asarray(plan.state)[:-1, :, None] * np.asarray(plan.policy)  # (T, X, U) q(x_{t-1}, u_t)
+    policy, presence = np.asarray(plan.policy), np.asarray(plan.state)[:-1]
+    joint = presence[..., None] * policy  # (T, X, U) q(x_{t-1}, u_t)
     for place, control in np.ndindex(joint.shape[1:]):
         masses = joint[:, place, control]
-        if masses.max() >= FAINT:
+        best = int(np.argmax(masses))
+        if masses[best] >= FAINT:
             steps = present + 1 + np.flatnonzero(masses >= NUMBERED)
-            _draw_arrow(axes, place, control, float(masses.max()), _ranges(steps))
+            _draw_arrow(axes, place, control, policy[best, place, control], presence[best, place], _ranges(steps))
     axes.set_title(title, fontsize=10)
     return axes
 
@@ -61,7 +64,8 @@ def plot_tmaze_trajectories(
     """
     arrivals = arrivals or {}
     columns = max(len(plans) + (name in arrivals) for name, plans in episodes.items())
-    figure = Figure(figsize=(2.4 * columns, 2.6 * len(episodes)), layout="constrained")
+    figure = Figure(figsize=(2.5 * columns, 2.7 * len(episodes) + 0.3), layout="constrained")
+    figure.supxlabel(LEGEND, fontsize=9, color=INK)
     grid = figure.subplots(len(episodes), columns, squeeze=False)
     for row, (name, plans) in zip(grid, episodes.items(), strict=True):
         for t, axes in enumerate(row):
@@ -91,8 +95,8 @@ def draw_maze(axes: Axes, agent: int, theta: int | None = None, belief: np.ndarr
         x, y = AT[arm]
         sure = belief[side] if belief is not None else 1 / len(ARMS)
         strength = float(sure) if theta is None else float(side == theta)
-        corner = x + 0.33 * np.sign(x), y + 0.33
-        axes.plot(*corner, "*", markersize=11, color=GREEN, alpha=strength, markeredgewidth=0, zorder=3)
+        corner = x + 0.38 * np.sign(x), y + 0.38  # clear of the arrows' numbers
+        axes.plot(*corner, "*", markersize=10, color=GREEN, alpha=strength, markeredgewidth=0, zorder=3)
         if belief is not None:
             axes.text(x, y + 0.56, f"{SIDES[side]} {sure:.0%}", ha="center", va="bottom", fontsize=8, color=INK)
     axes.add_patch(Circle(AT[agent], 0.15, facecolor=BLUE, edgecolor="white", zorder=4))
@@ -108,21 +112,24 @@ def _ranges(steps: np.ndarray) -> str:
     return ",".join(str(run[0]) if len(run) == 1 else f"{run[0]}–{run[-1]}" for run in runs if len(run))
 
 
-def _draw_arrow(axes: Axes, place: int, control: int, opacity: float, steps: str) -> None:
-    """An arrow inside its tile, with the steps beside its head."""
+def _draw_arrow(axes: Axes, place: int, control: int, opacity: float, presence: float, steps: str) -> None:
+    """An arrow inside its tile, with the steps beside it: each direction has a quadrant of the tile for them."""
     centre, towards = np.array(AT[place]), TOWARDS[control]
     arrow = FancyArrowPatch(
         tuple(centre + 0.17 * towards),
         tuple(centre + 0.46 * towards),
         arrowstyle="-|>",
-        mutation_scale=11,
-        linewidth=2,
+        mutation_scale=8 + 4 * presence,
+        linewidth=0.8 + 1.6 * presence,
         shrinkA=0,
         shrinkB=0,
         color=INK,
-        alpha=min(opacity, 1.0),
+        alpha=min(float(opacity), 1.0),
         zorder=5,
     )
     axes.add_patch(arrow)
-    beside = centre + 0.32 * towards + 0.15 * TOWARDS[(control + 1) % 4]
-    axes.text(*beside, steps, ha="center", va="center", fontsize=7, color=INK, zorder=6)
+    beside = TOWARDS[(control + 1) % 4]
+    upright = towards[0] == 0  # then the text begins (or ends) at the arrow, else it is centred over it
+    along = {1: "left", -1: "right"}[int(beside[0])] if upright else "center"
+    at = centre + 0.28 * towards + (0.1 if upright else 0.15) * beside
+    axes.text(*at, steps, ha=along, va="center", fontsize=7, color=INK, zorder=6)

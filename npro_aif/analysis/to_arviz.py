@@ -28,6 +28,7 @@ import numpy as np
 import xarray as xr
 
 import npro_aif
+from npro_aif.episodes import Episode
 from npro_aif.objectives import TERMS
 from npro_aif.plan import Plan
 from npro_aif.signature import Signature, Site, flat_index
@@ -72,16 +73,20 @@ def episode_to_arviz(
     plans: Sequence[Plan],
     controls: Sequence[int | Mapping[str, int]] | None = None,
     observations: Sequence[Mapping[str, int]] | None = None,
+    *,
+    episode: Episode | None = None,
 ) -> az.InferenceData:
     """An episode for ArviZ: the exact tables of a plan at every ``step``, and what was done and seen.
 
     ``time`` counts from each plan's own present, so time 1 is the step that is about to be taken; where a plan
     looks less far ahead than others, its tables are padded with NaN. There are no draws: take them from
-    one of the plans.
+    one of the plans. :func:`npro_aif.analysis.recording.record_episode` gathers all that is asked for here.
 
-    :param plans: one for each step, of one model; their horizons may differ.
-    :param controls: the controls taken, one for each plan (an int, or a dict by site); group ``taken``.
-    :param observations: what was seen after each of them, by site; group ``observed``.
+    :param plans: one for each step, of one model (an agent's ``plans``, say); their horizons may differ.
+    :param controls: the controls taken, one for each plan (an int, or a dict by site); group ``taken``. Those of the
+        ``episode`` by default.
+    :param observations: what was seen before each of them, by site; group ``observed``.
+    :param episode: what came of it; group ``outcome``.
     """
     if not plans:
         raise ValueError("plans: found none, expected at least one")
@@ -93,6 +98,7 @@ def episode_to_arviz(
         "terms": _stack([_terms(plan) for plan in plans]),
     }
     sites = plans[0].signature.control
+    controls = episode.controls if controls is None and episode is not None else controls
     if controls is not None:
         _same_length("controls", controls, plans)
         flat = [flat_index(control, sites, "controls") for control in controls]
@@ -103,7 +109,10 @@ def episode_to_arviz(
         seen = {name: ("step", np.asarray([int(o[name]) for o in observations])) for name in observations[0]}
         groups["observed"] = xr.Dataset(seen)
     step = np.arange(len(plans))
-    return bundle({name: group.assign_coords(step=step) for name, group in groups.items()}, _about(plans[0]))
+    groups = {name: group.assign_coords(step=step) for name, group in groups.items()}
+    if episode is not None:
+        groups["outcome"] = xr.Dataset({name: ((), value) for name, value in episode.record().items()})
+    return bundle(groups, _about(plans[0]))
 
 
 def bundle(groups: Mapping[str, xr.Dataset], attributes: Mapping[str, str]) -> az.InferenceData:
