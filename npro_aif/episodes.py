@@ -19,6 +19,7 @@ from npro_aif.language import Belief
 from npro_aif.solutions import Solutions, fingerprint
 
 LOCKSTEP = 128  # how many episodes go in step at most: their beliefs are in memory together
+TOGETHER_FROM = 16  # fewer new problems are solved one after the other: batches of every size would compile
 
 
 class Acting(Protocol):
@@ -210,10 +211,17 @@ def _solve(agents: list[Agent], solutions: Solutions) -> list[np.ndarray]:
     fresh = {names[key]: belief for key, belief in beliefs.items() if names[key] not in solutions}
     if fresh:
         with solutions.clock():
-            keys = jnp.stack([first.planning_key()] * len(fresh))
-            together = jax.tree.map(lambda *leaves: np.stack(leaves), *fresh.values())
-            plans = first.planner.batch(keys, together, first.steps_ahead())
-            controls = np.asarray(plans.control[:, 0])
+            controls = _first_controls(first, list(fresh.values()))
         solutions.add(dict(zip(fresh, controls, strict=True)))
     solutions.decisions += len(agents)
     return [solutions[names[id(own.belief)]] for own in agents]
+
+
+def _first_controls(agent: Agent, beliefs: Sequence[Belief]) -> list[np.ndarray]:
+    """q(u_1), (U,), from each of the beliefs."""
+    key, horizon = agent.planning_key(), agent.steps_ahead()
+    if len(beliefs) < TOGETHER_FROM:
+        return [np.asarray(agent.planner.solve(key, belief, horizon).control)[0] for belief in beliefs]
+    together = jax.tree.map(lambda *leaves: np.stack(leaves), *beliefs)
+    plans = agent.planner.batch(jnp.stack([key] * len(beliefs)), together, horizon)
+    return list(np.asarray(plans.control)[:, 0])
