@@ -9,9 +9,9 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 import pytest
-from npro_aif.models.tmaze import CUE, EAST, NORTH, SOUTH, goal_preference, initial_belief, tmaze
 
 import npro_aif as aif
+from npro_aif.models.tmaze import CUE, EAST, NORTH, SOUTH, goal_preference, initial_belief, tmaze
 from tests import oracle
 from tests.worlds import random_world
 
