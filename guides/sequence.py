@@ -1,4 +1,4 @@
-"""The sequence guide q(u) q(x|u) q(y,θ|x): the paper's factorisation over whole sequences, exponential in the horizon."""
+"""The sequence guide q(u) q(x|u) q(y,θ|x): the paper's factorisation over whole sequences, exponential in time."""
 
 from __future__ import annotations
 

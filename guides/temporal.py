@@ -12,8 +12,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from jax import Array
-from npro_aif.guides.base import Initial, TableGuide, lookup, named, sizes
 
+from npro_aif.guides.base import Initial, TableGuide, lookup, named, sizes
 from npro_aif.kernels import Dense, Index, Kernel
 from npro_aif.language import DeterministicCategorical, chain
 from npro_aif.numerics import masked_log_softmax
@@ -49,8 +49,7 @@ class TemporalGuide(TableGuide):
         if "control" in self.learn:
             shapes["control_logits"] = (num_steps, num_states, world.control.shape[-1])
         if "state" in self.learn and isinstance(world.state, Dense):
-            kernel = world.state.log.shape
-            shapes["state_logits"] = (num_steps, num_parameters, num_states, world.control.shape[-1], kernel[-1])
+            shapes["state_logits"] = (num_steps, num_parameters, num_states, world.control.shape[-1], world.state.size)
         if "observation" in self.learn:
             for name, kernel in world.observation.items():
                 if isinstance(kernel, Dense):

@@ -28,7 +28,7 @@ def augmented(
     sequence posterior ``epistemic_u``, ``epistemic_x`` and ``epistemic_y``, over whole sequences. Minus the ELBO of
     this program is the free energy (less the planning correction, where it is on).
     """
-    q = posterior.complete() if isinstance(posterior, Plan) else posterior
+    q: Any = posterior.complete() if isinstance(posterior, Plan) else posterior
 
     def program(belief: Belief, horizon: int) -> None:
         with trace() as sites:

@@ -53,8 +53,7 @@ def find_signature(model: Callable[..., Any], belief: Belief, horizon: Any) -> t
 
 def _check_scalar_shapes(reading: Reading) -> None:
     for draw in reading.draws:
-        table = draw.index if draw.log is None else draw.log
-        batch = table.shape if draw.log is None else table.shape[:-1]
+        batch = jnp.shape(draw.index) if draw.log is None else draw.log.shape[:-1]
         if batch != ():
             raise ModelError(
                 f"site '{draw.names[0]}': found a batch of distributions of shape {batch} for scalar site values, "
@@ -157,11 +156,9 @@ def _user_line(error: Exception) -> str:
 def check_carry(reading: Reading, signature: Signature) -> None:
     """The carry must be the same function of the new state as it was of the present one."""
     before, after = reading.carries[0]
-    if jax.tree.structure(before) != jax.tree.structure(after):
-        raise ModelError(
-            f"rollout: the step returned a carry of structure {jax.tree.structure(after)}, expected that of the first "
-            f"carry, {jax.tree.structure(before)}"
-        )
+    first, returned = str(jax.tree.structure(before)), str(jax.tree.structure(after))
+    if first != returned:
+        raise ModelError(f"rollout: the step returned a carry of structure {returned}, expected the first's, {first}")
     for old, new in zip(jax.tree.leaves(before), jax.tree.leaves(after), strict=True):
         ndim = max(jnp.ndim(old), jnp.ndim(new), -NEXT)
         old, new = (jnp.reshape(a, (1,) * (ndim - jnp.ndim(a)) + jnp.shape(a)) for a in (old, new))
@@ -171,13 +168,11 @@ def check_carry(reading: Reading, signature: Signature) -> None:
                     f"rollout: the step's carry depends on {axis_name(axis, signature)}, expected a function of the "
                     "new states; put what the next step needs into a state site"
                 )
-        if is_concrete(old, new):
-            moved = np.swapaxes(np.asarray(new), NEXT, STATE)
-            if not np.allclose(*np.broadcast_arrays(np.asarray(old), moved)):
-                raise ModelError(
-                    "rollout: the step returned a carry that is not the same function of the new states as the first "
-                    f"carry was of the initial states ({', '.join(s.name for s in signature.state)})"
-                )
+        if is_concrete(old, new) and not np.allclose(old, np.swapaxes(np.asarray(new), NEXT, STATE)):
+            raise ModelError(
+                "rollout: the step returned a carry that is not the same function of the new states as the first "
+                f"carry was of the initial states ({', '.join(s.name for s in signature.state)})"
+            )
 
 
 class ScalarRuns(NamedTuple):

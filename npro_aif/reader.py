@@ -43,7 +43,7 @@ class Draw(NamedTuple):
     labels: tuple[tuple[str, ...] | None, ...]
     initial: bool  # drawn before the rollout
     log: Array | None  # (…, product of sizes) log-probabilities, or
-    index: Array | None  # (…) the certain outcome
+    index: Array | None  # type: ignore[assignment]  # (…) the certain outcome; hides tuple.index
     faults: tuple[Array, Array]  # () the worst row sum, and the least entry (of probabilities)
 
 

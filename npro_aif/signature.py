@@ -71,8 +71,8 @@ def product(sites: tuple[Site, ...]) -> int:
     return math.prod(site.size for site in sites)
 
 
-def split(flat: ArrayLike, sites: tuple[Site, ...]) -> dict[str, Array]:
-    """The value of each site in a flat index.
+def split(flat: Any, sites: tuple[Site, ...]) -> dict[str, Any]:
+    """The value of each site in a flat index (a number or an array of any kind).
 
     >>> {k: int(v) for k, v in split(7, (Site("a", 2), Site("b", 5))).items()}
     {'a': 1, 'b': 2}
@@ -80,7 +80,7 @@ def split(flat: ArrayLike, sites: tuple[Site, ...]) -> dict[str, Array]:
     values, stride = {}, product(sites)
     for site in sites:
         stride //= site.size
-        values[site.name] = flat // stride % site.size  # type: ignore[operator]
+        values[site.name] = flat // stride % site.size
     return values
 
 
