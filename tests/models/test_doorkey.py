@@ -11,9 +11,10 @@ import pytest
 from minigrid.core.grid import Grid
 from minigrid.core.world_object import Key, Wall
 from minigrid.envs import DoorKeyEnv
-from npro_aif.models import doorkey as model
 from numpyro.handlers import seed, substitute, trace
 from scipy import stats
+
+from npro_aif.models import doorkey as model
 
 ACTIONS = (0, 1, 2, 3, 5)  # MiniGrid's left, right, forward, pickup, toggle
 OBJECTS = {0: 0, 1: 1, 2: 2, 5: 3, 8: 4}  # MiniGrid's unseen, empty, wall, key, goal → our categories

@@ -4,11 +4,11 @@ import gymnasium as gym
 import jax
 import numpy as np
 import pytest
-from npro_aif.models import reactivity_maze as model
 from numpyro.handlers import seed, substitute, trace
 from scipy import stats
 
 import npro_aif.envs  # noqa: F401  (registers the environments)
+from npro_aif.models import reactivity_maze as model
 
 
 def test_tables_are_distributions():
