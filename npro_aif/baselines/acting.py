@@ -20,6 +20,7 @@ from npro_aif.language import Belief
 from npro_aif.signature import split
 from npro_aif.world import program_of
 
+SAME_BELIEF = 6  # decimals to which two beliefs are the same; pymdp's are float32
 TIED = 1e-3  # nats: scores that differ by less are ties (pymdp's are float32 sums of large terms)
 Method = Literal["efe", "sophisticated"]
 Model = Callable[..., Any]
@@ -33,6 +34,7 @@ class Acting:
     :param max_steps: how long an episode lasts at most; the horizon is never longer than the steps that are left.
     :param gamma: the precision with which controls are drawn, if they are.
     :param stochastic: draw a control from softmax(γ · score) instead of taking the best.
+    :param remember: score what is the same (belief and steps to go) once, as episodes meet it again.
     """
 
     def __init__(
@@ -44,6 +46,7 @@ class Acting:
         *,
         gamma: float = 16.0,
         stochastic: bool = False,
+        remember: bool = True,
     ):
         if max_steps is not None and max_steps < 1:
             raise ValueError(f"max_steps: found {max_steps}, expected at least 1")
@@ -51,7 +54,9 @@ class Acting:
             raise ValueError(f"gamma: found {gamma}, expected a positive precision")
         self.model, self.initial_belief = model, belief
         self.horizon, self.max_steps = int(horizon), max_steps
-        self.gamma, self.stochastic = gamma, stochastic
+        self.gamma, self.stochastic, self.remember = gamma, stochastic, remember
+        self.remembered = False  # whether the last scores came from memory
+        self._memory: dict[tuple[int, bytes], np.ndarray] = {}
         self.program = program_of(model, belief, self.horizon)
         self.signature = self.program.signature
 
@@ -74,6 +79,19 @@ class Acting:
 
     def scores(self) -> np.ndarray:
         """−EFE of each control at the present belief, up to a constant, (U,)."""
+        ahead = self.steps_ahead()
+        case = ahead, self._known().round(SAME_BELIEF).tobytes()
+        self.remembered = self.remember and case in self._memory
+        if not self.remembered:
+            self._memory[case] = self._score(ahead)
+        return self._memory[case]
+
+    def _known(self) -> np.ndarray:
+        """The present belief as an array."""
+        raise NotImplementedError
+
+    def _score(self, horizon: int) -> np.ndarray:
+        """What :meth:`scores` says, with this many steps to go."""
         raise NotImplementedError
 
     def steps_ahead(self) -> int:
@@ -120,11 +138,11 @@ class ReferenceAgent(Acting):
         sensors: bool = True,
         gamma: float = 16.0,
         stochastic: bool = False,
+        remember: bool = True,
     ):
-        super().__init__(model, belief, horizon, max_steps, gamma=gamma, stochastic=stochastic)
+        super().__init__(model, belief, horizon, max_steps, gamma=gamma, stochastic=stochastic, remember=remember)
         self.method, self.sensors = method, sensors
         self.filter = Filter(self.program)
-        self._known: dict[tuple[int, bytes, bytes], np.ndarray] = {}  # episodes meet the same beliefs again
         self.reset()
 
     def reset(self, key: Any = None) -> None:
@@ -134,12 +152,8 @@ class ReferenceAgent(Acting):
     def observe(self, observation: Mapping[str, int]) -> None:
         self.belief = self.filter(self.belief, self.control, observation, step=self.step)
 
-    def scores(self) -> np.ndarray:
-        ahead = self.steps_ahead()
-        case = ahead, np.asarray(self.belief.parameter).tobytes(), np.asarray(self.belief.state).tobytes()
-        if case not in self._known:
-            self._known[case] = self._score(ahead)
-        return self._known[case]
+    def _known(self) -> np.ndarray:
+        return np.asarray(self.belief.parameter)[:, None] * np.asarray(self.belief.state)
 
     def _score(self, horizon: int) -> np.ndarray:
         tables = dense_tables(self.model, self.belief, horizon, sensors=self.sensors)
@@ -147,11 +161,8 @@ class ReferenceAgent(Acting):
             return sophisticated(tables, self.gamma).value
         found = standard_efe(tables)
         prior = tables.control[found.plans].sum(1) / self.gamma
-        return self.by_control(found.total + prior, found.plans[:, 0])
-
-    def by_control(self, score: np.ndarray, first: np.ndarray) -> np.ndarray:
-        """Scores of plans (N,) as scores of their first controls: see :func:`by_first_control`."""
-        return by_first_control(score, first, self.signature.num_controls, self.gamma, self.stochastic)
+        first, num_controls = found.plans[:, 0], self.signature.num_controls
+        return by_first_control(found.total + prior, first, num_controls, self.gamma, self.stochastic)
 
 
 def by_first_control(

@@ -86,11 +86,12 @@ class PymdpAgent(Acting):
         max_steps: int | None,
         gamma: float,
         stochastic: bool,
+        remember: bool,
         sensors: bool,
         translation: Translation,
     ):
         require_pymdp()
-        super().__init__(model, belief, horizon, max_steps, gamma=gamma, stochastic=stochastic)
+        super().__init__(model, belief, horizon, max_steps, gamma=gamma, stochastic=stochastic, remember=remember)
         check_size(self.signature, self.horizon, self.method, MAX_BYTES)
         self.sensors, self.translation = sensors, translation
         self._decisions: dict[int, Callable[[Beliefs], np.ndarray]] = {}
@@ -113,16 +114,21 @@ class PymdpAgent(Acting):
         seen = [jnp.full((1, 1), observation[site.name], jnp.int32) for site in sites]
         self.beliefs = self._perceive(self.beliefs, self.control, seen)
 
-    def scores(self) -> np.ndarray:
-        ahead = self.steps_ahead()
-        if ahead not in self._decisions:
-            self._decisions[ahead] = self._decision(ahead)
+    def _known(self) -> np.ndarray:
+        return np.concatenate([np.asarray(factor).ravel() for factor in self._now()])
+
+    def _score(self, horizon: int) -> np.ndarray:
+        if horizon not in self._decisions:
+            self._decisions[horizon] = self._decision(horizon)
+        return self._decisions[horizon](self._now())
+
+    def _now(self) -> Beliefs:
+        """The beliefs with the clock, if there is one, at the start: a plan begins now."""
         if self.beliefs is None:
             raise RuntimeError("scores: found no belief yet, expected an observation first (act)")
-        beliefs = self.beliefs
-        if self._clock is not None:  # a plan begins now
-            beliefs = [*beliefs[:-1], jnp.zeros_like(beliefs[-1]).at[..., 0].set(1.0)]
-        return self._decisions[ahead](beliefs)
+        if self._clock is None:
+            return self.beliefs
+        return [*self.beliefs[:-1], jnp.zeros_like(self.beliefs[-1]).at[..., 0].set(1.0)]
 
     def _arrays(self, horizon: int, sensors: bool) -> Arrays:
         tables = dense_tables(self.model, self.initial_belief, horizon, sensors=sensors)
@@ -147,7 +153,7 @@ class PymdpAgent(Acting):
         """Scores of the controls from beliefs, with this many steps to go."""
         raise NotImplementedError
 
-    def _score(self, q_plan: jax.Array, first: np.ndarray) -> np.ndarray:
+    def _by_control(self, q_plan: jax.Array, first: np.ndarray) -> np.ndarray:
         """(1/γ) log q(plan), which is −EFE up to a constant, by first controls."""
         log = np.log(np.maximum(np.asarray(q_plan, np.float64), np.finfo(np.float32).tiny))
         return by_first_control(log / self.gamma, first, self.signature.num_controls, self.gamma, self.stochastic)
@@ -172,10 +178,11 @@ class StandardEFE(PymdpAgent):
         *,
         gamma: float = 16.0,
         stochastic: bool = False,
+        remember: bool = True,
         sensors: bool = False,
         translation: Translation = TRANSLATION,
     ):
-        super().__init__(model, belief, horizon, max_steps, gamma, stochastic, sensors, translation)
+        super().__init__(model, belief, horizon, max_steps, gamma, stochastic, remember, sensors, translation)
 
     def _decision(self, horizon: int) -> Callable[[Beliefs], np.ndarray]:
         tables = dense_tables(self.model, self.initial_belief, horizon)
@@ -185,7 +192,7 @@ class StandardEFE(PymdpAgent):
         plans = arrays.plans(tables.num_controls, horizon)
         agent = pymdp_agent(arrays, plans, gamma=self.gamma, E=jnp.asarray(prior / prior.sum()))
         infer = jax.jit(lambda beliefs: agent.infer_policies(beliefs)[0][0])  # closed over: hashing plans is slow
-        return lambda beliefs: self._score(infer(beliefs), sequences[:, 0])
+        return lambda beliefs: self._by_control(infer(beliefs), sequences[:, 0])
 
 
 class Sophisticated(PymdpAgent):
@@ -210,12 +217,13 @@ class Sophisticated(PymdpAgent):
         *,
         gamma: float = 16.0,
         stochastic: bool = False,
+        remember: bool = True,
         sensors: bool = True,
         translation: Translation = TRANSLATION,
         search: Search = SEARCH,
     ):
         self.search = search
-        super().__init__(model, belief, horizon, max_steps, gamma, stochastic, sensors, translation)
+        super().__init__(model, belief, horizon, max_steps, gamma, stochastic, remember, sensors, translation)
 
     def _decision(self, horizon: int) -> Callable[[Beliefs], np.ndarray]:
         from pymdp.planning import si
@@ -234,7 +242,7 @@ class Sophisticated(PymdpAgent):
         )
         key = jax.random.key(0)  # asked for, but the search draws nothing
         infer = jax.jit(lambda beliefs: search(agent, beliefs, key)[0][0])
-        return lambda beliefs: self._score(infer(beliefs), np.arange(num_controls))
+        return lambda beliefs: self._by_control(infer(beliefs), np.arange(num_controls))
 
     def _branching(self, arrays: Arrays, num_controls: int) -> int:
         """Room for all controls, and for all observations that are not pruned."""
