@@ -10,7 +10,16 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from npro_aif.episodes import Episode, effort, iterate_episodes
 from npro_aif.experiments.summary import summarize, table
-from npro_aif.experiments.tasks import Settings, SettingsError, Task, make_agent, make_objective, make_task, solver_name
+from npro_aif.experiments.tasks import (
+    Settings,
+    SettingsError,
+    Task,
+    check_settings,
+    make_agent,
+    make_objective,
+    make_task,
+    solver_name,
+)
 from npro_aif.solutions import Solutions, write
 
 INTERRUPTED = 130  # the exit code of a program that Ctrl-C stopped
@@ -40,6 +49,7 @@ def run(
     if settings.seed < 0:
         raise SettingsError(f"seed: found {settings.seed}, expected a number that is not negative")
     task = make_task(name, size=size, preference=preference, paper=settings.paper)
+    check_settings(task, settings)
     about = describe(task, settings, size, preference)
     try:
         solutions = Solutions(folder, about)

@@ -75,6 +75,24 @@ def check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
         raise SettingsError(f"{name}: found {value!r}, expected one of {', '.join(choices)}")
 
 
+def check_settings(task: Task, settings: Settings) -> None:
+    """Refuse names that there are not, and settings that would have no effect."""
+    check_choice("method", settings.method, METHODS)
+    check_choice("objective", settings.objective, OBJECTIVES)
+    solver = solver_name(settings)
+    if settings.method != "vfe":
+        return
+    if settings.weight is not None and settings.objective != "active":
+        raise SettingsError(
+            f"weight: found {settings.weight} with the objective {settings.objective}, expected it with active only"
+        )
+    for name in ("num_steps", "learning_rate"):
+        if getattr(settings, name) is not None and solver != "svi":
+            raise SettingsError(
+                f"{name}: found {getattr(settings, name)} with the solver {solver}, expected it with svi only"
+            )
+
+
 # --- The tasks ---------------------------------------------------------------------------------------------
 
 
@@ -94,7 +112,7 @@ def make_task(name: str, *, size: int | None = None, preference: str | None = No
         return _doorkey(8 if size is None else size, preference or ("terminal" if paper else "every-step"), paper)
     for option, value in (("size", size), ("preference", preference)):
         if value is not None:
-            raise SettingsError(f"{option}: found {value!r} for the task {name}, expected it with the task doorkey only")
+            raise SettingsError(f"{option}: found {value!r} for the task {name}, expected it with doorkey only")
     return _tmaze() if name == "tmaze" else _reactivity()
 
 

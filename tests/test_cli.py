@@ -1,0 +1,94 @@
+"""The command line: what it refuses at once, what it writes, and how it stops."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from npro_aif.cli import app
+from npro_aif.experiments import run as command
+
+KEYS = {
+    "success", "success_low", "success_high", "reward", "reward_std", "cue", "cue_low", "cue_high", "safe", "safe_low",
+    "safe_high", "steps", "steps_std", "steps_over_shortest", "seconds_per_decision", "compile_seconds", "episodes",
+    "seed", "decisions", "problems", "interrupted",
+}  # fmt: skip
+
+
+def invoke(*arguments: str) -> Any:
+    return CliRunner().invoke(app, list(arguments), env={"COLUMNS": "200", "TERM": "dumb"})
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["run", "umaze"], "'tmaze', 'reactivity', 'doorkey'"),
+        (["run", "tmaze", "--objective", "passive"], "'active', 'planning', 'marginal'"),
+        (["run", "tmaze", "--solver", "newton"], "'svi', 'coordinate'"),
+        (["run", "tmaze", "--method", "guessing"], "'vfe', 'efe', 'sophisticated'"),
+        (["run", "doorkey", "--preference", "never"], "'terminal', 'every-step'"),
+        (["run", "doorkey", "--size", "4"], "greater than or equal to 5"),
+        (["run", "tmaze", "--episodes", "0"], "greater than or equal to 1"),
+        (["run", "tmaze", "--horizon", "0"], "greater than or equal to 1"),
+        (["run", "tmaze", "--weight", "-1"], "greater than or equal to 0"),
+        (["run", "tmaze", "--seed", "-1"], "greater than or equal to 0"),
+        (["run", "tmaze", "--size", "6"], "size: found 6 for the task tmaze"),
+        (["run", "reactivity", "--preference", "terminal"], "preference: found 'terminal' for the task reactivity"),
+        (["run", "tmaze", "--weight", "2", "--objective", "planning"], "weight: found 2.0 with the objective planning"),
+        (["run", "tmaze", "--num-steps", "9"], "num_steps: found 9 with the solver coordinate"),
+    ],
+)
+def test_mistakes_are_refused_at_once(arguments: list[str], message: str) -> None:
+    result = invoke(*arguments)
+    assert result.exit_code == 2
+    assert message in result.output
+
+
+def test_a_run_writes_a_flat_summary(tmp_path: Path, quick_compile: None) -> None:
+    path = tmp_path / "deep" / "summary.json"
+    result = invoke("run", "tmaze", "--episodes", "6", "--seed", "3", "--json", str(path))
+    assert result.exit_code == 0, result.output
+    for text in ("success rate", "100.0%", "Wilson", "cue visits", "seconds a decision", "weight 1.0"):
+        assert text in result.output
+    summary = json.loads(path.read_text())
+    assert set(summary) >= KEYS
+    assert not any(isinstance(value, dict | list) for value in summary.values())
+    assert (summary["success"], summary["cue"], summary["safe"], summary["steps"]) == (1.0, 1.0, None, 4.0)
+    assert (summary["episodes"], summary["seed"], summary["decisions"]) == (6, 3, 24)
+    assert summary["problems"] <= 7
+    assert summary["interrupted"] is False
+
+
+def test_ctrl_c_keeps_what_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, quick_compile: None) -> None:
+    whole = command.iterate_episodes
+
+    def interrupted(*arguments: Any, **options: Any) -> Iterator[Any]:
+        for i, episode in enumerate(whole(*arguments, **options)):
+            if i == 2:
+                raise KeyboardInterrupt
+            yield episode
+
+    monkeypatch.setattr(command, "iterate_episodes", interrupted)
+    path, folder = tmp_path / "summary.json", tmp_path / "kept"
+    arguments = ["run", "tmaze", "--episodes", "4", "--json", str(path), "--resume", str(folder)]
+    result = invoke(*arguments)
+    assert result.exit_code == 130
+    assert "stopped" in result.output
+    summary = json.loads(path.read_text())
+    assert (summary["interrupted"], summary["episodes"]) == (True, 2)
+
+    monkeypatch.setattr(command, "iterate_episodes", whole)  # and go on: every decision was kept
+    solved = len(list(folder.glob("*.json")))
+    assert invoke(*arguments).exit_code == 0
+    summary = json.loads(path.read_text())
+    assert (summary["interrupted"], summary["episodes"], summary["success"]) == (False, 4, 1.0)
+    assert len(list(folder.glob("*.json"))) == solved
+
+    result = invoke(*arguments, "--horizon", "3")
+    assert result.exit_code == 2
+    assert "other settings (horizon)" in result.output
