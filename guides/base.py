@@ -28,6 +28,7 @@ class TableGuide(ABC):
     """
 
     scope: str  # over what the epistemic priors run: "sequence" or "temporal"
+    checks_beliefs = False  # whether :meth:`check` looks at the belief, so that it is called for every plan
 
     def __init__(self, model: Callable[..., Any]):
         self.model = model

@@ -41,6 +41,7 @@ class SequenceGuide(TableGuide):
     """
 
     scope = "sequence"
+    checks_beliefs = True
 
     def __init__(
         self,
@@ -152,9 +153,12 @@ def _check_support(world: World) -> None:
     if not is_concrete(world):
         return
     live = np.asarray(world.parameter) > -np.inf
+    moves = np.asarray(world.state.support)  # (T|1, Θ|1, X|1, U|1, X')
+    start, allowed = np.asarray(world.initial) > -np.inf, np.asarray(world.control[0]) > -np.inf
+    first = (start[:, :, None, None] & allowed[None, :, :, None] & moves[0]).any(1)  # (Θ, U, X') from any x0
     for name, support in (
-        (world.signature.state[0].name + "_t", np.moveaxis(np.asarray(world.state.support), 1, 0)),
-        (world.signature.state[0].name + "_0", np.asarray(world.initial) > -np.inf),
+        (world.signature.state[0].name + "_t", np.moveaxis(moves, 1, 0)),
+        (world.signature.state[0].name + "_0", first),
     ):
         rows = support[live] if support.shape[0] == len(live) else support
         if (rows != rows[:1]).any():

@@ -81,9 +81,12 @@ class Planner:
         horizon = self._horizon(horizon)
         compiled = self._compiled(belief, horizon)
         check_belief(belief, compiled.program.signature)
+        belief, horizon = _typed(belief, horizon)
+        if self.guide.checks_beliefs and is_concrete(belief):
+            self.guide.check(compiled.program.world(belief, horizon), compiled.num_steps)
         support = self._support(compiled.program, belief)
         start = compiled.warm_start(support, warm)
-        return compiled.solve(compiled.program.fixed, support, belief, jnp.asarray(horizon), rng_key, start)
+        return compiled.solve(compiled.program.fixed, support, belief, horizon, rng_key, start)
 
     def batch(self, keys: Array, beliefs: Belief, horizon: int | Array | None = None) -> Plan:
         """Plan from many beliefs at once: every array of the plan gets a leading batch axis.
@@ -97,16 +100,17 @@ class Planner:
         count = len(keys)
         if jnp.ndim(beliefs.parameter) != 2 or len(beliefs.parameter) != count or len(beliefs.state) != count:
             raise ValueError(
-                f"beliefs: found arrays of shapes {jnp.shape(beliefs.parameter)} and {jnp.shape(beliefs.state)} for {count} "
-                "keys, expected (B, Θ) and (B, Θ, X)"
+                f"beliefs: found arrays of shapes {jnp.shape(beliefs.parameter)} and {jnp.shape(beliefs.state)} for "
+                f"{count} keys, expected (B, Θ) and (B, Θ, X)"
             )
         horizon = self._horizon(horizon)
         compiled = self._compiled(Belief(beliefs.parameter[0], beliefs.state[0]), horizon)
         padding = np.minimum(np.arange(_power_of_two(count)), count - 1)
         keys, beliefs = jax.tree.map(lambda a: a[padding], (keys, beliefs))
+        beliefs, horizon = _typed(beliefs, horizon)
         support = self._support(compiled.program, beliefs)
         start = compiled.warm_start(support, None)
-        plans = compiled.batch(compiled.program.fixed, support, beliefs, jnp.asarray(horizon), keys, start)
+        plans = compiled.batch(compiled.program.fixed, support, beliefs, horizon, keys, start)
         return jax.tree.map(lambda a: a[:count], plans)
 
     def program(self, belief: Belief, horizon: int | None = None) -> Program:
@@ -258,6 +262,12 @@ class Compiled:
 def _shift(name: str, table: Array) -> Array:
     """A table of logits one step later; the last step starts at the model."""
     return table if name == "parameter_logits" else jnp.roll(table, -1, axis=0).at[-1].set(0.0)
+
+
+def _typed(belief: Belief, horizon: int | Array) -> tuple[Belief, Array]:
+    """The same numbers with the types that a plan is compiled for: others (weak ones too) would compile it again."""
+    probabilities = Belief(*(jnp.asarray(table, jnp.result_type(float)) for table in belief))
+    return probabilities, jnp.asarray(horizon, jnp.int32)
 
 
 def _power_of_two(count: int) -> int:

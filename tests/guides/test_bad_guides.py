@@ -111,6 +111,31 @@ def test_a_sequence_guide_where_theta_decides_what_is_possible(deterministic: bo
     )
 
 
+def test_a_sequence_guide_where_theta_decides_where_one_is() -> None:
+    def build(theta: Any, x: Any, u: Any, t: Any) -> Any:
+        return aif.state("x", aif.DeterministicCategorical((x + u) % NUM_X, NUM_X))
+
+    model = with_site("state", build)
+    belief = aif.Belief(jnp.full(2, 0.5), jnp.eye(2, NUM_X))
+    refuses(
+        planner(model, guide=aif.guides.SequenceGuide(model)),
+        GuideError,
+        "site 'x_0'",
+        "depends on the parameter (theta)",
+        "expected the same support for every θ, or use TemporalGuide",
+        belief=belief,
+    )
+
+
+def test_a_sequence_guide_where_theta_decides_where_one_was() -> None:
+    """What is possible after the first step does not depend on θ, so that F is finite."""
+    model = Slice().program()  # from every state to every other
+    belief = aif.Belief(jnp.full(2, 0.5), jnp.eye(2, NUM_X))
+    plan = planner(model, guide=aif.guides.SequenceGuide(model))(KEY, belief, horizon=2)
+    assert jnp.isfinite(plan.free_energy).all()
+    assert float(plan.free_energy[-1]) < 100
+
+
 def test_a_traced_horizon_with_a_sequence_guide() -> None:
     model = Slice().program()
     plans = planner(model, guide=aif.guides.SequenceGuide(model))
