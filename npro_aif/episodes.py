@@ -160,14 +160,14 @@ class _Live:
 
 
 def _alone(env: Any, agent: Acting, seed: int, solutions: Solutions) -> Episode:
-    """One episode of any agent; each of its decisions counts as a problem of its own."""
+    """One episode of any agent; each of its decisions counts as a problem, unless the agent remembered it."""
     live = _Live(env, seed)
     agent.reset(tie_key(seed))
     while not live.over:
         with solutions.clock():
             control = agent.act(live.observation)
         solutions.decisions += 1
-        solutions.problems += 1
+        solutions.problems += not getattr(agent, "remembered", False)
         live.step(control)
     return live.episode()
 
