@@ -293,7 +293,7 @@ def test_a_carry_that_is_another_function_of_the_state() -> None:
 
 def test_a_carry_of_another_structure() -> None:
     model_error(
-        with_site("carry", lambda x, u, new, y: (new, new)), "rollout", "carry of structure", "expected that of"
+        with_site("carry", lambda x, u, new, y: (new, new)), "rollout", "carry of structure", "expected the first's"
     )
 
 
