@@ -1,4 +1,4 @@
-"""Where θ is known and only the policy is learned, planning is dynamic programming: compared with NumPy, values and all."""
+"""Where θ is known and only the policy is learned, planning is dynamic programming, values and all."""
 
 from typing import Any, NamedTuple
 
