@@ -6,6 +6,7 @@ pymdp infers states, scores plans and searches the tree; ours are the mapping of
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -246,8 +247,9 @@ class Sophisticated(PymdpAgent):
 
     def _branching(self, arrays: Arrays, num_controls: int) -> int:
         """Room for all controls, and for all observations that are not pruned."""
-        seen = int(np.prod([len(a) for a in arrays.A]))
-        return max(num_controls, min(seen, int(1 / self.search.observation_prune_threshold) + 1))
+        seen = math.prod(len(a) for a in arrays.A)
+        least = max(self.search.observation_prune_threshold, 1 / seen)  # fewer than 1/least are likelier than that
+        return max(num_controls, math.ceil(1 / least))
 
 
 def _with_utility(arrays: Arrays) -> Callable[..., Any]:
