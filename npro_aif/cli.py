@@ -50,6 +50,15 @@ class Preference(enum.StrEnum):
     every_step = "every-step"
 
 
+class Part(enum.StrEnum):
+    table1 = "table1"
+    table2 = "table2"
+    table3 = "table3"
+    figures = "figures"
+    convergence = "convergence"
+    all = "all"
+
+
 @app.command()
 def run(
     task: Annotated[TaskName, typer.Argument(help="The task.")],
@@ -98,3 +107,37 @@ def run(
         raise typer.BadParameter(str(error)) from error
     if summary["interrupted"]:
         raise typer.Exit(INTERRUPTED)
+
+
+@app.command()
+def reproduce(
+    what: Annotated[Part, typer.Argument(help="What to make.")],
+    episodes: Annotated[
+        int | None, typer.Option(min=1, help="Of each row; 200, 200 and 100 by default, as in the paper.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Where to write; results by default, results/quick with --quick.")
+    ] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="A short version of everything.")] = False,
+) -> None:
+    """Make the paper's tables and figures with our numbers; a run that was stopped goes on where it was."""
+    from npro_aif.experiments.reproduce import reproduce as make
+    from npro_aif.experiments.run import INTERRUPTED
+
+    out = out or Path("results/quick" if quick else "results")
+    try:
+        make(what.value, out, episodes=episodes, quick=quick)
+    except KeyboardInterrupt:
+        typer.echo(f"Stopped. What was finished is in {out}; the same command goes on from there.")
+        raise typer.Exit(INTERRUPTED) from None
+
+
+@app.command()
+def demo(
+    out: Annotated[Path, typer.Option(help="Where to draw.")] = Path("outputs"),
+    episodes: Annotated[int, typer.Option(min=1, help="Of each objective.")] = 20,
+) -> None:
+    """Plan in the T-maze with each objective, act in a few episodes, and draw what was planned."""
+    from npro_aif.experiments.demo import demo as show
+
+    show(out, episodes=episodes)

@@ -1,0 +1,53 @@
+"""Files of a reproduction: written in one go or not at all, and taken over only if they are of the same settings."""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from matplotlib.figure import Figure
+
+from npro_aif.episodes import Acting
+from npro_aif.experiments.tasks import Settings, Task, make_agent, make_task
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a file in one go: whoever reads it finds all of it, or the one before."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(path.name + ".partial")
+    partial.write_text(text)
+    os.replace(partial, path)
+
+
+def stored(path: Path, settings: dict[str, Any]) -> dict[str, Any] | None:
+    """What a file holds, if it was made with these settings."""
+    if not path.exists():
+        return None
+    found = json.loads(path.read_text())
+    return found if found.get("settings") == json.loads(json.dumps(settings)) else None
+
+
+def store(path: Path, settings: dict[str, Any], content: dict[str, Any]) -> dict[str, Any]:
+    """Write a result with its settings, and return both together."""
+    whole = {"settings": settings} | content
+    write_text(path, json.dumps(whole, indent=2) + "\n")
+    return whole
+
+
+def save_figure(figure: Figure, path: Path) -> list[Path]:
+    """Save a figure as PNG and as PDF."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    files = [path.with_suffix(suffix) for suffix in (".png", ".pdf")]
+    for file in files:
+        figure.savefig(file, dpi=150)
+    return files
+
+
+@functools.lru_cache(maxsize=64)  # what was compiled for a table serves the figures too
+def prepare(name: str, settings: Settings, preference: str | None = None) -> tuple[Task, Acting]:
+    """A task and an agent for it."""
+    task = make_task(name, preference=preference, paper=settings.paper)
+    return task, make_agent(task, settings)

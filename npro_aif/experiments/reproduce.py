@@ -1,0 +1,133 @@
+"""The command ``npro-aif reproduce``: the paper's tables, figures and convergence studies with our numbers.
+
+Every row of a table is one JSON file, written when the row is finished; a further run takes over the rows whose
+settings are the same, so that a run that was stopped goes on where it was.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+import npro_aif
+from npro_aif.episodes import Episode, effort, iterate_episodes
+from npro_aif.experiments.files import prepare, save_figure, store, stored, write_text
+from npro_aif.experiments.rows import EPISODES, QUICK_EPISODES, TABLES, Row, TableOfRows
+from npro_aif.experiments.run import describe
+from npro_aif.experiments.summary import summarize
+from npro_aif.experiments.tables import csv_text, markdown, picture, rich_table
+from npro_aif.experiments.tasks import SettingsError, Task, make_objective, make_planner, make_task, solver_name
+from npro_aif.solutions import Solutions
+
+PARTS = (*TABLES, "figures", "convergence")
+
+
+def reproduce(
+    what: str, out: Path, *, episodes: int | None = None, quick: bool = False, console: Console | None = None
+) -> list[Path]:
+    """Make one part, or "all" of them, and return the files that a reader looks at.
+
+    :param out: the folder for everything that is made.
+    :param episodes: of each row; as many as in the paper by default.
+    :param quick: a short version of everything.
+    """
+    console = console or Console()
+    if what not in (*PARTS, "all"):
+        raise SettingsError(f"what: found {what!r}, expected one of {', '.join((*PARTS, 'all'))}")
+    if episodes is not None and episodes < 1:
+        raise SettingsError(f"episodes: found {episodes}, expected at least 1")
+    made: list[Path] = []
+    for part in PARTS if what == "all" else (what,):
+        console.rule(part)
+        if part in TABLES:
+            made += make_table(TABLES[part], out, episodes=episodes, quick=quick, console=console)
+        elif part == "figures":
+            from npro_aif.experiments.figures import make_figures
+
+            made += make_figures(out / "figures", console=console)
+        else:
+            from npro_aif.experiments.convergence import make_convergence
+
+            made += make_convergence(out / "convergence", quick=quick, console=console)
+    console.print("Files:", *(f"  {path}" for path in made), sep="\n")
+    return made
+
+
+def make_table(table: TableOfRows, out: Path, *, episodes: int | None, quick: bool, console: Console) -> list[Path]:
+    """Run the rows of a table that are not there yet, print it, and write it in every form."""
+    count = episodes or (QUICK_EPISODES if quick else EPISODES)[table.name]
+    results: dict[str, dict[str, Any]] = {}
+    rows = [(block.title, row) for block in table.blocks for row in block.rows]
+    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
+    with Progress(*columns, console=console, transient=True) as progress:
+        all_rows = progress.add_task(f"{table.name}: rows", total=len(rows))
+        for title, row in rows:
+            bar = progress.add_task(f"{title}, {row.label}: episodes", total=count)
+            results[row.name], how = make_row(row, count, out, lambda bar=bar: progress.advance(bar))  # type: ignore[misc]
+            progress.remove_task(bar)
+            progress.advance(all_rows)
+            console.print(f"{table.name} | {title} | {row.label}: {how}", highlight=False)
+    console.print(rich_table(table, results))
+    command = f"npro-aif reproduce {table.name}"
+    command += " --quick" if quick else ""
+    command += f" --episodes {episodes}" if episodes else ""
+    files = [out / f"{table.name}.md", out / f"{table.name}.csv"]
+    write_text(files[0], markdown(table, results, command))
+    write_text(files[1], csv_text(table, results))
+    return files + save_figure(picture(table, results), out / table.name)
+
+
+def make_row(
+    row: Row, episodes: int, out: Path, advance: Callable[[], None] = lambda: None
+) -> tuple[dict[str, Any], str]:
+    """The content of a row's file, and in a few words how it came about.
+
+    :param advance: called after every episode.
+    """
+    path, unfinished = out / "rows" / f"{row.name}.json", out / "unfinished" / row.name
+    task = make_task(row.task, preference=row.preference, paper=row.settings.paper)
+    chosen = row_settings(task, row, episodes)
+    kept = stored(path, chosen)
+    if kept is not None:
+        return kept, f"finished before with the same settings, kept ({path})"
+    changed = path.exists()
+    try:
+        task, agent = prepare(row.task, row.settings, row.preference)
+    except SettingsError as error:
+        return {"missing": str(error)}, f"left out: {error}"
+    solutions = _solutions(unfinished, chosen)
+    ended: list[Episode] = []
+    seeds = range(row.settings.seed, row.settings.seed + episodes)
+    for episode in iterate_episodes(task.environment, agent, seeds, solutions=solutions):
+        ended.append(episode)
+        advance()
+    ended.sort(key=lambda episode: episode.seed)
+    summary = {"seed": row.settings.seed} | summarize(task, ended, effort(solutions))
+    result = store(path, chosen, {"summary": summary})
+    shutil.rmtree(unfinished, ignore_errors=True)
+    took = f"{episodes} episodes, {solutions.seconds:.0f} s planning ({solutions.compile_seconds:.0f} s compiling)"
+    return result, f"done anew, as the settings changed: {took}" if changed else f"done: {took}"
+
+
+def row_settings(task: Task, row: Row, episodes: int) -> dict[str, Any]:
+    """Everything that a row's result depends on."""
+    about = describe(task, row.settings, None, row.preference) | {"episodes": episodes}
+    if row.settings.method == "vfe":
+        about["switches"] = repr(make_objective(task, row.settings))
+        if solver_name(row.settings) == "coordinate":
+            about["solver"] = repr(make_planner(task, row.settings).solver)
+    return about | {"version": npro_aif.__version__}
+
+
+def _solutions(folder: Path, settings: dict[str, Any]) -> Solutions:
+    """The decisions of a row that was stopped, or none if it was another."""
+    try:
+        return Solutions(folder, settings)
+    except ValueError:
+        shutil.rmtree(folder)
+        return Solutions(folder, settings)
