@@ -1,7 +1,8 @@
 """A DoorKey frame with what the agent believes about key and door, and the path that it plans.
 
 In every cell the lower left half shows the probability that the key lies there and the upper right half that the door
-does; an arrow from cell to cell is as opaque as the move is probable, at the step where it is most so.
+does; an arrow from cell to cell is the more opaque the more probable the move is, at the step where it is most so (as
+the square root, so that one door of five can still be seen).
 """
 
 from __future__ import annotations
@@ -113,7 +114,7 @@ def _draw_path(axes: Axes, plan: Plan, size: int) -> None:
                 shrinkA=0,
                 shrinkB=0,
                 color="white",
-                alpha=min(moved, 1.0),
+                alpha=min(moved, 1.0) ** 0.5,
                 zorder=3,
             )
             arrow.set_path_effects([OUTLINE])

@@ -16,7 +16,7 @@ from npro_aif.plan import Plan
 
 SHORT = tuple(label.replace("knob down", "k−").replace("knob up", "k+") for label in CONTROL_LABELS)
 FAINT = 0.02  # states that are less probable have no controls written in them
-LISTED, SHARE = 3, 0.1  # how many controls are written in a cell at most, and how probable they must be
+LISTED, SHARE = 2, 0.1  # how many controls are written in a cell at most, and how probable they must be
 BRIGHT = 0.55  # from this shade on the writing is white
 SHADES = LinearSegmentedColormap.from_list("presence", ["white", BLUE])
 
@@ -63,5 +63,4 @@ def _controls(probs: np.ndarray) -> str:
     """
     order = np.argsort(-probs, kind="stable")
     chosen = [u for u in order if probs[u] >= SHARE]
-    lines = [SHORT[u] for u in chosen[:LISTED]]
-    return "\n".join(lines + ["…"] * (len(chosen) > LISTED))
+    return "\n".join(SHORT[u] for u in chosen[:LISTED]) + ("…" if len(chosen) > LISTED else "")

@@ -37,6 +37,7 @@ def plot_terms(
     alike = _alike(energy, count) if plans is None else {int(plan): 1 for plan in plans}
     shown = np.array(list(alike))
     axes = new_axes(axes, 7.5, 1.4 + BAR * len(shown))
+    axes.use_sticky_edges = False  # before anything is drawn, else the longest bar ends at the frame
     rows = np.arange(len(shown))
     ends = {True: np.zeros(len(shown)), False: np.zeros(len(shown))}  # of the bars right and left of zero
     bars = []
@@ -52,7 +53,6 @@ def plot_terms(
     others = [f"  (+{number - 1} alike)" if number > 1 else "" for number in alike.values()]
     axes.set_yticks(rows, [name + other for name, other in zip(names, others, strict=True)])
     axes.invert_yaxis()
-    axes.use_sticky_edges = False  # else the longest bar would end at the frame
     axes.axvline(0, color=INK, linewidth=0.8)
     axes.set_xlabel("nats (lower is better)")
     axes.spines[["top", "right", "left"]].set_visible(False)

@@ -1,0 +1,44 @@
+"""Every example runs, is short, and says what its comments promise."""
+
+from __future__ import annotations
+
+import re
+import runpy
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).parents[1] / "examples"
+PROMISES = {  # what each prints, as regular expressions
+    "01_first_plan": [r"so it goes South", r"North North West", r"junction\) = 1.0"],
+    "02_your_own_world": [r"Active\s+first: wait 0.00, test 1.00", r"p\(cause = B\) = 0.98; then: drug B", r"well 0.97"],
+    "03_why_explore": [r"stay there\s+G =  3.36", r"left arm at once\s+G =  6.83", r"North North West\s+G =  2.13"],
+    "04_gym_loop": [r"rewards: \[1.0, 1.0, 1.0\]"],
+    "05_custom_guide": [r"mean-field F = 2.7\d", r"temporal   F = 2.\d+"],
+    "06_batch_planning": [r"from 0.21 to 0.79", r"p\(left\) = 1.00: first North", r"first of them: North East"],
+}
+FIGURES = {"01_first_plan", "03_why_explore", "04_gym_loop", "06_batch_planning"}
+
+
+def test_all_examples_are_here() -> None:
+    found = {path.stem: path for path in EXAMPLES.glob("*.py")}
+    assert sorted(found) == sorted(PROMISES)
+    for path in found.values():
+        assert len(path.read_text().splitlines()) < 80, path
+
+
+@pytest.mark.parametrize("name", PROMISES)
+@pytest.mark.usefixtures("quick_compile")
+def test_example(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)  # figures go to ./outputs
+    runpy.run_path(str(EXAMPLES / f"{name}.py"), run_name="__main__")
+    printed = capsys.readouterr().out
+    for promise in PROMISES[name]:
+        assert re.search(promise, printed), (promise, printed)
+    figure = tmp_path / "outputs" / f"{name}.png"
+    assert figure.exists() == (name in FIGURES)
+    if name == "05_custom_guide":  # the guide that sees the place is the better one
+        mean_field, temporal = (float(found) for found in re.findall(r"F = ([\d.]+)", printed))
+        assert temporal < mean_field
