@@ -10,7 +10,6 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-
 NEVER = -1e9  # log 0 as a finite number: its exponential is exactly 0, and so is 0 · NEVER
 
 
@@ -37,17 +36,27 @@ def neg_entropy(p: Array) -> Array:
     return jnp.where(positive, p * jnp.log(jnp.where(positive, p, 1.0)), 0.0)
 
 
+@jax.custom_jvp
 def divide(a: Array, b: Array) -> Array:
     """a / b, with a / 0 = 0."""
     live = b > 0
     return jnp.where(live, a / jnp.where(live, b, 1.0), 0.0)
 
 
+@divide.defjvp
+def _divide_jvp(primals: tuple[Array, Array], tangents: tuple[Array, Array]) -> tuple[Array, Array]:
+    """(da − (a/b) db) / b: without b², which underflows long before b does; zero where b has no finite inverse."""
+    (a, b), (da, db) = primals, tangents
+    quotient = divide(a, b)
+    live = b >= jnp.finfo(b.dtype).tiny
+    inverse = jnp.where(live, 1 / jnp.where(live, b, 1.0), 0.0)
+    return quotient, (da - quotient * db) * inverse
+
+
 def normalize(weight: Array, axis: int = -1) -> Array:
     """weight over its sum along ``axis``; uniform where the sum is zero."""
     total = weight.sum(axis, keepdims=True)
-    live = total > 0
-    return jnp.where(live, weight / jnp.where(live, total, 1.0), 1.0 / weight.shape[axis])
+    return jnp.where(total > 0, divide(weight, total), 1.0 / weight.shape[axis])
 
 
 def masked_log_softmax(logits: Array, mask: Array, axis: int = -1) -> Array:
