@@ -97,21 +97,33 @@ def make_row(
         return kept, f"finished before with the same settings, kept ({path})"
     changed = path.exists()
     try:
-        task, agent = prepare(row.task, row.settings, row.preference)
+        prepare(row.task, row.settings, row.preference)
     except SettingsError as error:
         return {"missing": str(error)}, f"left out: {error}"
-    solutions = _solutions(unfinished, chosen)
+    summary = play(row, episodes, advance, _solutions(unfinished, chosen))
+    result = store(path, chosen, {"summary": summary})
+    shutil.rmtree(unfinished, ignore_errors=True)
+    took = f"{episodes} episodes, {summary['compile_seconds']:.0f} s compiling, "
+    took += f"{summary['problems']} plans of {summary['seconds_per_decision']:.4f} s"
+    return result, f"done anew, as the settings changed: {took}" if changed else f"done: {took}"
+
+
+def play(
+    row: Row, episodes: int, advance: Callable[[], None] = lambda: None, solutions: Solutions | None = None
+) -> dict[str, Any]:
+    """Run the episodes of a row and summarise them.
+
+    :param solutions: decisions to start from, and to add to.
+    """
+    task, agent = prepare(row.task, row.settings, row.preference)
+    solutions = solutions or Solutions()
     ended: list[Episode] = []
     seeds = range(row.settings.seed, row.settings.seed + episodes)
     for episode in iterate_episodes(task.environment, agent, seeds, solutions=solutions):
         ended.append(episode)
         advance()
     ended.sort(key=lambda episode: episode.seed)
-    summary = {"seed": row.settings.seed} | summarize(task, ended, effort(solutions))
-    result = store(path, chosen, {"summary": summary})
-    shutil.rmtree(unfinished, ignore_errors=True)
-    took = f"{episodes} episodes, {solutions.seconds:.0f} s planning ({solutions.compile_seconds:.0f} s compiling)"
-    return result, f"done anew, as the settings changed: {took}" if changed else f"done: {took}"
+    return {"seed": row.settings.seed} | summarize(task, ended, effort(solutions))
 
 
 def row_settings(task: Task, row: Row, episodes: int) -> dict[str, Any]:

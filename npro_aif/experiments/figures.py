@@ -1,0 +1,137 @@
+"""The figures of a reproduction: trajectories in the T-maze, why it goes to the cue, DoorKey, and how F falls.
+
+The plans are made by the agents of the tables, so that nothing is compiled twice where both are made.
+"""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from matplotlib.figure import Figure
+from rich.console import Console
+
+from npro_aif.agent import Agent
+from npro_aif.analysis.doorkey_figure import plot_doorkey_frames
+from npro_aif.analysis.free_energy_figure import plot_free_energy
+from npro_aif.analysis.terms_figure import plot_terms
+from npro_aif.analysis.tmaze_figure import plot_tmaze_trajectories
+from npro_aif.efe import expected_free_energy
+from npro_aif.envs import DoorKey, TMaze
+from npro_aif.experiments.files import prepare, save_figure
+from npro_aif.experiments.rows import LABELS, OBJECTIVES, SEEDS, TABLES, Row
+from npro_aif.models import tmaze
+from npro_aif.plan import Plan
+
+LEFT_ARM = 0  # θ of the paper's trajectory figure: the reward is on the left
+DOORKEY_FRAMES = 4  # of one episode
+
+
+class Recorded(NamedTuple):
+    """One episode with all that was planned in it."""
+
+    plans: tuple[Plan, ...]  # (steps,)
+    states: tuple[int, ...]  # (steps + 1,)
+    frames: tuple[Any, ...]  # (steps + 1,) what the environment drew, None where it does not draw
+
+
+def row_named(table: str, block: str, kind: str) -> Row:
+    """A row by the names of its table and block and by its objective."""
+    name = f"{table}-{block}-{kind}"
+    return next(row for each in TABLES[table].blocks for row in each.rows if row.name == name)
+
+
+def agent_of(row: Row) -> Agent:
+    """The agent of a row, compiled at most once."""
+    _, agent = prepare(row.task, row.settings, row.preference)
+    if not isinstance(agent, Agent):
+        raise TypeError(f"row {row.name}: found {type(agent).__name__}, expected an agent that plans")
+    return agent
+
+
+def record_episode(agent: Agent, env: Any, seed: int, options: dict[str, Any] | None = None) -> Recorded:
+    """One episode with the plan of every step; ties go to the first control."""
+    agent = copy.copy(agent)
+    agent.record = True
+    agent.reset()
+    observation, info = env.reset(seed=seed, options=options)
+    states, frames, over = [info["state"]], [env.render()], False
+    while not over:
+        observation, _, terminated, truncated, info = env.step(agent.act(observation))
+        states.append(info["state"])
+        frames.append(env.render())
+        over = terminated or truncated
+    return Recorded(tuple(agent.plans), tuple(states), tuple(frames))
+
+
+def trajectories() -> Figure:
+    """The paper's trajectory figure: an episode of each objective in the T-maze, the reward on the left."""
+    episodes = {
+        LABELS[kind]: record_episode(
+            agent_of(row_named("table1", "coordinate", kind)), TMaze(), SEEDS["table1"], {"theta": LEFT_ARM}
+        )
+        for kind in OBJECTIVES
+    }
+    arrivals = {name: episode.states[-1] for name, episode in episodes.items()}
+    grid = plot_tmaze_trajectories({n: e.plans for n, e in episodes.items()}, theta=LEFT_ARM, arrivals=arrivals)
+    return _figure(grid.flat[0])
+
+
+def terms() -> Figure:
+    """Why it goes to the cue: the terms of the expected free energy of the best plans from the T-maze's start."""
+    energy = expected_free_energy(tmaze.tmaze, tmaze.initial_belief(), horizon=4)
+    return _figure(plot_terms(energy, tmaze.CONTROLS))
+
+
+def doorkey_frames(seed: int = SEEDS["table3"]) -> Figure:
+    """Some steps of one DoorKey episode, with belief and planned path."""
+    row = row_named("table3", "every-step", "active")
+    episode = record_episode(agent_of(row), DoorKey(render_mode="rgb_array"), seed)
+    steps = np.unique(np.linspace(0, len(episode.plans) - 1, DOORKEY_FRAMES).round().astype(int))
+    plans, frames = [episode.plans[t] for t in steps], [episode.frames[t] for t in steps]
+    grid = plot_doorkey_frames(plans, frames, [f"$t={t}$" for t in steps])
+    return _figure(np.asarray(grid).flat[0])
+
+
+def free_energies() -> Figure:
+    """F in the T-maze: against gradient steps (SVI, sequence guide) and against sweeps (coordinate, temporal guide)."""
+    figure = Figure(figsize=(9.5, 3.4), layout="constrained")
+    steps, sweeps = figure.subplots(1, 2)
+    for axes, block, xlabel in ((steps, "svi", "gradient step"), (sweeps, "coordinate", "sweep")):
+        plans = {LABELS[kind]: first_plan(agent_of(row_named("table1", block, kind))) for kind in OBJECTIVES}
+        plot_free_energy(plans, axes, xlabel=xlabel)
+    steps.set_title("SVI, sequence guide", fontsize=10)
+    sweeps.set_title("coordinate updates, temporal guide", fontsize=10)
+    return figure
+
+
+def first_plan(agent: Agent, seed: int = 0) -> Plan:
+    """The plan from what is believed before the first observation."""
+    return agent.planner(jax.random.key(seed), agent.initial_belief, agent.horizon)
+
+
+def _figure(axes: Any) -> Figure:
+    return axes.figure
+
+
+FIGURES = {
+    "tmaze_trajectories": trajectories,
+    "tmaze_terms": terms,
+    "tmaze_free_energy": free_energies,
+    "doorkey_frames": doorkey_frames,
+}
+
+
+def make_figures(out: Path, *, console: Console | None = None) -> list[Path]:
+    """Draw all of them as PNG and PDF."""
+    console = console or Console()
+    made = []
+    for name, draw in FIGURES.items():
+        with console.status(f"drawing {name}"):
+            files = save_figure(draw(), out / name)
+        console.print(f"figures | {name}: {', '.join(map(str, files))}", highlight=False)
+        made += files
+    return made
