@@ -7,6 +7,7 @@ initial values) are solved once, also across steps and (with a folder) across ru
 from __future__ import annotations
 
 import copy
+import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, Protocol
 
@@ -162,14 +163,27 @@ class _Live:
 def _alone(env: Any, agent: Acting, seed: int, solutions: Solutions) -> Episode:
     """One episode of any agent; each of its decisions counts as a problem, unless the agent remembered it."""
     live = _Live(env, seed)
+    _prepare(agent, solutions)
     agent.reset(tie_key(seed))
     while not live.over:
         with solutions.clock():
             control = agent.act(live.observation)
         solutions.decisions += 1
-        solutions.problems += not getattr(agent, "remembered", False)
+        if getattr(agent, "remembered", False):
+            solutions.discount()
+        else:
+            solutions.problems += 1
         live.step(control)
     return live.episode()
+
+
+def _prepare(agent: Acting, solutions: Solutions) -> None:
+    """Let an agent set itself up, if it has a way to; all of that counts as compiling."""
+    start = time.perf_counter()
+    getattr(agent, "prepare", lambda: None)()
+    took = time.perf_counter() - start
+    solutions.seconds += took
+    solutions.compile_seconds += took
 
 
 def _in_step(envs: Sequence[Any], agent: Agent, seeds: Sequence[int], solutions: Solutions) -> Iterator[Episode]:

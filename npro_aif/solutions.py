@@ -90,6 +90,11 @@ class Solutions:
         self.seconds += self._last[0]
         self.compile_seconds += self._last[1]
 
+    def discount(self) -> None:
+        """Take back the stretch that the clock measured last: nothing was planned in it."""
+        self.seconds -= self._last[0]
+        self.compile_seconds -= self._last[1]
+
     def _open(self, folder: Path, settings: dict[str, Any]) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         about = folder / "settings.json"

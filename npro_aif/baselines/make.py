@@ -31,7 +31,7 @@ def make_agent(task: Task, settings: Settings) -> PymdpAgent:
     horizon = settings.horizon or task.horizon
     try:
         if settings.method == "efe":
-            return StandardEFE(task.model, task.belief, horizon, task.max_steps, gamma=EFE_GAMMA)
+            return StandardEFE(task.model, task.belief, horizon, task.max_steps, gamma=EFE_GAMMA, remember=False)
         return Sophisticated(
             task.model,
             task.belief,

@@ -107,6 +107,16 @@ class PymdpAgent(Acting):
         super().reset(key)
         self.beliefs: Beliefs | None = None
 
+    def prepare(self) -> None:
+        """Build and compile everything that an episode needs, once."""
+        if len(self._decisions) == self.horizon:
+            return
+        nothing = [jnp.zeros((1, 1), jnp.int32) for _ in self.signature.observation + self.signature.sensor]
+        self.beliefs = self._perceive(self._perceive(None, None, nothing), 0, nothing)
+        for horizon in range(1, self.horizon + 1):
+            self._score(horizon)
+        self.reset(self.key)
+
     def observe(self, observation: Mapping[str, int]) -> None:
         sites = self.signature.observation + self.signature.sensor
         missing = [site.name for site in sites if site.name not in observation]
