@@ -11,7 +11,7 @@ import pytest
 EXAMPLES = Path(__file__).parents[1] / "examples"
 PROMISES = {  # what each prints, as regular expressions
     "01_first_plan": [r"so it goes South", r"North North West", r"junction\) = 1.0"],
-    "02_your_own_world": [r"Active\s+first: wait 0.00, test 1.00", r"p\(cause = B\) = 0.98; then: drug B", r"well 0.97"],
+    "02_your_own_world": [r"Active\s+first: wait 0.00, test 1.00", r"= B\) = 0.98; then: drug B", r"well 0.97"],
     "03_why_explore": [r"stay there\s+G =  3.36", r"left arm at once\s+G =  6.83", r"North North West\s+G =  2.13"],
     "04_gym_loop": [r"rewards: \[1.0, 1.0, 1.0\]"],
     "05_custom_guide": [r"mean-field F = 2.7\d", r"temporal   F = 2.\d+"],

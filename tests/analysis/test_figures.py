@@ -93,7 +93,7 @@ def test_tmaze_arrows_where_all_is_open(recording: Recording) -> None:
     )
     axes = plot_tmaze_step(anywhere)
     assert len(arrows(axes)) == 20
-    assert {text.get_text() for text in axes.texts} >= {"2–4", "1–4"} - {"1–4"}
+    assert [text.get_text() for text in axes.texts].count("2–4") == 16  # at the start also in the first step
     assert_no_overlap(axes)
 
 

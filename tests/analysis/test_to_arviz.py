@@ -78,7 +78,8 @@ def test_a_plan(recording: Recording, tmp_path: Path) -> None:
     )
     assert exact["state_marginal"].sel(time_with_present=0, state="start") == 1
     np.testing.assert_array_equal(exact["control_marginal"].values, plan.control)
-    np.testing.assert_array_equal(exact["observation_marginal"].sel(observation="left").values, plan.observation["cue"][:, 0])
+    left = exact["observation_marginal"].sel(observation="left")
+    np.testing.assert_array_equal(left.values, plan.observation["cue"][:, 0])
     np.testing.assert_array_equal(exact["parameter_marginal"].values, plan.parameter)
 
     history = data.free_energy["free_energy"]
@@ -132,7 +133,8 @@ def slippery(belief: aif.Belief, horizon: int = 2) -> None:
 def test_a_sequence_guide_draws_what_its_tables_say() -> None:
     belief = aif.Belief(jnp.array([0.3, 0.7]), jnp.array([[0.5, 0.5], [0.9, 0.1]]))
     solver = aif.SVISolver(optax.adam(0.1), 20)
-    plan = aif.Planner(slippery, aif.guides.SequenceGuide(slippery), aif.Marginal(), solver)(jax.random.key(0), belief, 2)
+    planner = aif.Planner(slippery, aif.guides.SequenceGuide(slippery), aif.Marginal(), solver)
+    plan = planner(jax.random.key(0), belief, 2)
     assert_draws(plan, plan.to_arviz(num_samples=DRAWS))
 
 
