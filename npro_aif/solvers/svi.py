@@ -40,7 +40,7 @@ class SVISolver:
     def solve(self, problem: Problem, key: Array, params: Any) -> Solution:
         """Minimise the objective from the guide's logits ``params``."""
         loss = problem.guide.loss_function(problem.objective, problem.world, problem.num_steps)
-        step = _stepper(self.optimizer, loss)
+        step = stepper(self.optimizer, loss)
         state = params, self.optimizer.init(params)
         if self.tol is None:
             (params, _), history = jax.lax.scan(step, state, length=self.num_steps)
@@ -72,7 +72,9 @@ class SVISolver:
         return params, history, i, calm >= PATIENCE
 
 
-def _stepper(optimizer: optax.GradientTransformation, loss: Any) -> Any:
+def stepper(optimizer: optax.GradientTransformation, loss: Any) -> Any:
+    """One step of the optimizer on ``loss``, as a function for ``lax.scan``: ((logits, its state)) → (the next, F)."""
+
     def step(state: Any, _: None = None) -> tuple[Any, Array]:
         params, optimizer_state = state
         value, gradient = jax.value_and_grad(loss)(params)
