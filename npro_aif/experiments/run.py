@@ -16,10 +16,12 @@ from npro_aif.experiments.tasks import (
     Task,
     check_settings,
     make_agent,
+    make_guide,
     make_objective,
     make_task,
     solver_name,
 )
+from npro_aif.guides import TemporalGuide
 from npro_aif.solutions import Solutions, write
 
 INTERRUPTED = 130  # the exit code of a program that Ctrl-C stopped
@@ -86,8 +88,12 @@ def describe(task: Task, settings: Settings, size: int | None, preference: str |
     if settings.method != "vfe":
         return about
     solver = solver_name(settings)
-    objective = make_objective(task, settings)
-    about |= {"objective": settings.objective, "solver": solver, "paper": settings.paper, "learn": ",".join(task.learn)}
+    objective, guide = make_objective(task, settings), make_guide(task, settings)
+    about |= {"objective": settings.objective, "solver": solver, "paper": settings.paper}
+    if isinstance(guide, TemporalGuide):
+        about |= {"guide": "temporal", "learn": ",".join(guide.learn)}
+    else:
+        about |= {"guide": "sequence"}
     about["weight"] = objective.weight if objective.epistemic else None
     if solver == "svi":
         about["num_steps"] = settings.num_steps or task.num_steps
