@@ -13,7 +13,8 @@ import numpy as np
 from matplotlib.figure import Figure
 
 import npro_aif as aif
-from npro_aif.models.tmaze import CONTROLS, SOUTH, START, tmaze
+from npro_aif.analysis.style import PALETTE
+from npro_aif.models.tmaze import CONTROLS, NORTH, SOUTH, START, tmaze
 
 # Only the controls are learned, so that the plan cannot believe what it hopes for: q(θ) stays at the belief. Where the
 # agent changes its mind both plans are stable, so several starts are made and the lowest free energy is kept.
@@ -45,10 +46,10 @@ one = jax.tree.map(lambda array: array[0], plans)
 print("the first of them:", " ".join(CONTROLS[u] for u in np.argmax(one.control, -1)))
 
 axes = Figure(figsize=(5, 3), layout="constrained").add_subplot()
-for control, name in enumerate(CONTROLS):
-    axes.plot(left, first[:, control], label=name, linewidth=2, linestyle=("-", ":", "--", "-.")[control])
+for control, style in ((NORTH, "-"), (SOUTH, "--")):  # East and West are walls at the start, and never chosen
+    axes.plot(left, first[:, control], style, color=PALETTE[control], label=CONTROLS[control], linewidth=2)
 axes.set(xlabel="belief that the reward is left", ylabel="$q(u_1)$")
-axes.legend(frameon=False)
+axes.legend(frameon=False, loc="center")
 folder = Path("outputs")
 folder.mkdir(exist_ok=True)
 axes.figure.savefig(folder / "06_batch_planning.png", dpi=150)

@@ -131,5 +131,5 @@ def _draw_arrow(axes: Axes, place: int, control: int, opacity: float, presence: 
     beside = TOWARDS[(control + 1) % 4]
     upright = towards[0] == 0  # then the text begins (or ends) at the arrow, else it is centred over it
     along = {1: "left", -1: "right"}[int(beside[0])] if upright else "center"
-    at = centre + 0.28 * towards + (0.1 if upright else 0.15) * beside
-    axes.text(*at, steps, ha=along, va="center", fontsize=7, color=INK, zorder=6)
+    x, y = centre + 0.28 * towards + (0.1 if upright else 0.15) * beside
+    axes.text(x, y, steps, ha=along, va="center", fontsize=7, color=INK, zorder=6)
