@@ -95,7 +95,7 @@ class Filter:
         valid = None if support is None else support < num_parameters
         world = self.program.bind(fixed, belief, 1, theta, valid)
         joint = jnp.exp(world.parameter)[:, None] * jnp.exp(world.initial)
-        moved = world.state.at(0).given(jnp.maximum(control, 0)).push(joint[:, :, None])
+        moved = world.state.at(0).given(jnp.maximum(control, 0)).push(joint[None])
         joint = jnp.where(control == UNMOVED, joint, moved)
         masses = []
         for i, site in enumerate(self.sites):

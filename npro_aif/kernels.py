@@ -2,7 +2,8 @@
 
 A transition kernel is laid out (T|1, Θ|1, X|1, U|1, X') and an observation kernel (T|1, Θ|1, X, Y); an axis on
 which the table does not depend has size 1. ``at(t)`` removes the time axis, and everything below works on
-one time slice. An :class:`Index` kernel has no outcome axis: it stores the one outcome that is certain.
+one time slice. An :class:`Index` kernel has no outcome axis: it stores the one outcome that is certain. Weights and
+values over (θ, x, u) come with the control first, (U, Θ, X): each control's part is then one stretch of memory.
 """
 
 from __future__ import annotations
@@ -13,10 +14,9 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import Array
 
-from npro_aif.numerics import divide, is_concrete, mul_log, neg_entropy, safe_log
+from npro_aif.numerics import divide, is_concrete, mul_log, neg_entropy, safe_log, sum_leading
 
 
 def contract(output: str, *operands: tuple[Array, str]) -> Array:
@@ -41,6 +41,9 @@ def time_slice(table: Array, t: Array | int) -> Array:
 def select_parameters(table: Array, theta: Array) -> Array:
     """The rows of ``theta`` in a table (T|1, Θ|1, …)."""
     return table if table.shape[1] == 1 else jnp.take(table, theta, axis=1)
+
+
+INSIDE = "promise_in_bounds"  # indices are checked when a program is compiled
 
 
 class Evidence(NamedTuple):
@@ -95,12 +98,12 @@ class Dense:
         return contract("k", (weight, "ix"), (self.probs, "ixk"))
 
     def push(self, weight: Array) -> Array:
-        """Σ_{x,u} weight(θ,x,u) p(x'|x,u,θ), (Θ, X')."""
-        return contract("ik", (weight, "ixu"), (self.probs, "ixuk"))
+        """Σ_{x,u} weight(u,θ,x) p(x'|x,u,θ), (Θ, X')."""
+        return contract("ik", (weight, "uix"), (self.probs, "ixuk"))
 
     def pull(self, value: Array) -> Array:
-        """Σ_x' p(x'|x,u,θ) value(θ,x'), (Θ, X|1, U|1)."""
-        return contract("ixu", (self.probs, "ixuk"), (value, "ik"))
+        """Σ_x' p(x'|x,u,θ) value(θ,x'), (U|1, Θ, X|1)."""
+        return contract("uix", (self.probs, "ixuk"), (value, "ik"))
 
     def expect(self, cost: Array) -> Array:
         """Σ_k p(k|given) cost(given, k), where cost broadcasts; of the givens' shape."""
@@ -116,20 +119,19 @@ class Dense:
         """KL[self ‖ other] for each given."""
         return mul_log(self.probs, self.log - jnp.where(self.log > -jnp.inf, other.table(), 0.0)).sum(-1)
 
-    def flow_entropy(self, weight: Array) -> Array:
-        """Σ_x q(x,u) H[q(x'|x,u)] with θ summed out, for each u: weight (Θ, X, U) → (U,)."""
-        flow = contract("xuk", (weight, "ixu"), (self.probs, "ixuk"))
-        mass = weight.sum(0)
-        return (neg_entropy(mass) - neg_entropy(flow).sum(-1)).sum(0)
+    def spread(self, weight: Array) -> Array:
+        """q(x) H[q(x'|x,u)] with θ summed out under the weight q(θ,x), (Θ, X): (U|1, X)."""
+        flow = contract("uxk", (weight, "ix"), (self.probs, "ixuk"))
+        return neg_entropy(sum_leading(weight)) - neg_entropy(flow).sum(-1)
 
     def evidence(self, weight: Array) -> Evidence:
         """What an observation kernel (Θ|1, X, Y) tells about θ under the weight q(θ,x), (Θ, X)."""
-        belief = divide(weight, weight.sum(0))  # q(θ|x)
+        belief = divide(weight, sum_leading(weight))  # q(θ|x)
         probs = jnp.broadcast_to(self.probs, (weight.shape[0], *self.log.shape[1:]))
         predicted = contract("xk", (belief, "ix"), (probs, "ixk"))
         ratio = divide(probs, predicted)
-        novelty = (belief[..., None] * neg_entropy(ratio)).sum(0)
-        ambiguity = -(belief * neg_entropy(probs).sum(-1)).sum(0)
+        novelty = sum_leading(belief[..., None] * neg_entropy(ratio))
+        ambiguity = -sum_leading(belief * neg_entropy(probs).sum(-1))
         return Evidence(predicted, novelty, ambiguity)
 
 
@@ -167,11 +169,12 @@ class Index:
         return Index(jax.lax.dynamic_slice_in_dim(self.index, control, 1, axis=2), self.size)
 
     def grouped(self) -> Index:
-        """The same kernel with its groups worked out, where the values are known and θ matters."""
-        if not is_concrete(self.index) or self.index.shape[1] == 1:
+        """The same kernel with its groups worked out, where θ matters; at most as many as there are θ or outcomes."""
+        if self.group is not None or self.index.shape[1] == 1:
             return self
-        group = _rank_along(np.asarray(self.index), axis=1)
-        return Index(self.index, self.size, jnp.asarray(group), int(group.max()) + 1)
+        group = _rank_along(self.index, axis=1)
+        bound = min(self.index.shape[1], self.size)
+        return Index(self.index, self.size, group, int(group.max()) + 1 if is_concrete(group) else bound)
 
     def table(self) -> Array:
         """The dense log-table: for callers that must have it."""
@@ -181,30 +184,28 @@ class Index:
         return jnp.where(self.index == outcome, 1.0, 0.0)
 
     def predict(self, weight: Array) -> Array:
-        index = jnp.broadcast_to(self.index, weight.shape)
-        return jnp.zeros(self.size, weight.dtype).at[index].add(weight)
+        return self._outcomes(weight).sum(-1)
 
     def push(self, weight: Array) -> Array:
-        num_parameters, num_states, num_controls = weight.shape
-        index = jnp.broadcast_to(self.index, (self.index.shape[0], num_states, num_controls))
-        result = jnp.zeros((num_parameters, self.size), weight.dtype)
-        rows = jnp.arange(num_parameters)[:, None]
-        for u in range(num_controls):  # one scatter for each control: much faster than one big one
-            if index.shape[0] == 1:
-                result = result.at[:, index[0, :, u]].add(weight[:, :, u])
-            else:
-                result = result.at[rows, index[:, :, u]].add(weight[:, :, u])
-        return result
+        num_controls, num_parameters, _ = weight.shape
+        route = jnp.broadcast_to(self._route(num_parameters), weight.shape)
+        result = jnp.zeros(num_parameters * self.size, weight.dtype)
+        for u in range(num_controls):  # one scatter for each control: faster than one big one
+            result = result.at[route[u].ravel()].add(weight[u].ravel(), mode=INSIDE)
+        return result.reshape(num_parameters, self.size)
 
     def pull(self, value: Array) -> Array:
-        if self.index.shape[0] == 1:
-            return jnp.take(value, self.index[0], axis=1)
-        rows = jnp.arange(self.index.shape[0]).reshape((-1,) + (1,) * (self.index.ndim - 1))
-        return jnp.broadcast_to(value, (self.index.shape[0], self.size))[rows, self.index]
+        num_parameters = max(len(value), len(self.index))
+        value = jnp.broadcast_to(value, (num_parameters, self.size))
+        route = self._route(num_parameters)
+        return value.ravel().at[route.ravel()].get(mode=INSIDE).reshape(route.shape)
+
+    def _route(self, num_parameters: int) -> Array:
+        """Where each (u, θ, x) leads in a flat (Θ, X') table, (U|1, Θ, X|1)."""
+        rows = jnp.arange(num_parameters, dtype=self.index.dtype)[:, None]
+        return jnp.moveaxis(self.index, 2, 0) + rows * self.size
 
     def expect(self, cost: Array) -> Array:
-        if all(size == 1 for size in cost.shape[1:-1]):
-            return self.pull(cost.reshape(cost.shape[0], cost.shape[-1]))
         if cost.shape[-1] == 1:
             return cost[..., 0]
         return jnp.take_along_axis(cost, self.index[..., None], axis=-1)[..., 0]
@@ -216,41 +217,42 @@ class Index:
         """Zero: a posterior with an index kernel has its model's, as there is no other on its support."""
         return jnp.zeros((1,) * self.index.ndim)
 
-    def flow_entropy(self, weight: Array) -> Array:
+    def spread(self, weight: Array) -> Array:
+        num_states = weight.shape[1]
         if self.index.shape[0] == 1:  # all θ agree on the next state: there is nothing to be uncertain of
-            return jnp.zeros(weight.shape[-1], weight.dtype)
-        mass = weight.sum(0)
-        if self.group is not None:
-            flow = jnp.stack([jnp.where(self.group == g, weight, 0.0).sum(0) for g in range(self.num_groups)])
-            spread = neg_entropy(flow).sum(0)
-        else:
-            states, controls = jnp.indices(weight.shape[1:])
-            flow = jnp.zeros((*weight.shape[1:], self.size), weight.dtype)
-            index = jnp.broadcast_to(self.index, weight.shape)
-            spread = neg_entropy(flow.at[states, controls, index].add(weight)).sum(-1)
-        return (neg_entropy(mass) - spread).sum(0)
+            return jnp.zeros((1, num_states), weight.dtype)
+        kernel = self if self.group is not None else Index(self.index[None], self.size).grouped().at(0)
+        place = jnp.moveaxis(kernel.group, 2, 0) * num_states + jnp.arange(num_states)  # (U|1, Θ, X)
+        flow = jnp.stack([_gather_sum(kernel.num_groups * num_states, p, weight) for p in place])
+        spread = neg_entropy(flow).reshape(-1, kernel.num_groups, num_states).sum(1)
+        return neg_entropy(sum_leading(weight)) - spread
 
     def evidence(self, weight: Array) -> Evidence:
         """A certain observation has no ambiguity, and its novelty is −log q(y|x)."""
-        belief = divide(weight, weight.sum(0))
-        index = jnp.broadcast_to(self.index, weight.shape)
-        columns = [jnp.where(index == k, belief, 0.0).sum(0) for k in range(self.size)]
-        predicted = jnp.stack(columns, -1)
+        predicted = divide(self._outcomes(weight), sum_leading(weight))
         novelty = jnp.where(predicted > 0, -safe_log(jnp.where(predicted > 0, predicted, 1.0)), 0.0)
-        return Evidence(predicted, novelty, jnp.zeros(weight.shape[1], weight.dtype))
+        return Evidence(predicted.T, novelty.T, jnp.zeros(weight.shape[1], weight.dtype))
+
+    def _outcomes(self, weight: Array) -> Array:
+        """Σ_θ of the weight q(θ,x) by what is observed at x, (Y, X)."""
+        num_states = weight.shape[1]
+        place = self.index * num_states + jnp.arange(num_states, dtype=self.index.dtype)
+        flow = _gather_sum(num_states * self.size, jnp.broadcast_to(place, weight.shape), weight)
+        return flow.reshape(self.size, num_states)
 
 
 Kernel = Dense | Index
 
 
-def _rank_along(index: np.ndarray, axis: int) -> np.ndarray:
+def _gather_sum(size: int, place: Array, weight: Array) -> Array:
+    """Σ of the weights that fall on each of ``size`` places."""
+    return jnp.zeros(size, weight.dtype).at[place.ravel()].add(weight.ravel(), mode=INSIDE)
+
+
+def _rank_along(index: Array, axis: int) -> Array:
     """For each entry, the rank of its value among the different values along ``axis`` (0, 1, …)."""
-    order = np.argsort(index, axis=axis, kind="stable")
-    ordered = np.take_along_axis(index, order, axis)
-    fresh = np.diff(ordered, axis=axis) != 0
-    rank = np.concatenate(
-        [np.zeros_like(np.take(ordered, [0], axis)), np.cumsum(fresh, axis=axis)], axis=axis
-    )
-    result = np.empty_like(rank)
-    np.put_along_axis(result, order, rank, axis)
-    return result.astype(np.int32)
+    order = jnp.argsort(index, axis=axis, stable=True)
+    ordered = jnp.take_along_axis(index, order, axis)
+    fresh = jnp.diff(ordered, axis=axis, prepend=jnp.take(ordered, jnp.array([0]), axis)) != 0
+    rank = jnp.cumsum(fresh, axis=axis, dtype=index.dtype)
+    return jnp.put_along_axis(jnp.zeros_like(rank), order, rank, axis, inplace=False)

@@ -212,7 +212,7 @@ class Compiled:
             parameter=jnp.zeros(len(every), marginals.parameter.dtype).at[theta].add(marginals.parameter),
             observation=marginals.observation,
             free_energy=solution.free_energy,
-            terms=planner.objective.terms(world, solution.posterior),
+            terms=solution.terms,
             info=solution.info,
             params=solution.params,
             belief=belief,

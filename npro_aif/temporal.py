@@ -6,15 +6,16 @@ that pass, and serves the free energy, the marginals and the coordinate solver a
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import Array
 
 from npro_aif.epistemic import EpistemicCosts, EpistemicPriors, epistemic_costs, epistemic_priors
-from npro_aif.kernels import Evidence, Kernel, time_slice
-from npro_aif.numerics import divide, hold, mul_log
+from npro_aif.kernels import Evidence, Kernel, contract, time_slice
+from npro_aif.numerics import divide, hold, mul_log, sum_leading
 from npro_aif.objectives import Objective
 from npro_aif.world import World
 
@@ -39,9 +40,18 @@ class Flow(NamedTuple):
     """The mass that moves through one time slice."""
 
     before: Array  # (Θ, X) q(θ, x_{t-1})
-    joint: Array  # (Θ, X, U) q(θ, x_{t-1}, u_t)
-    mass: Array  # (X, U) q(x_{t-1}, u_t)
+    policy: Array  # (X, U) q(u_t|x_{t-1})
     after: Array  # (Θ, X') q(θ, x_t)
+
+    @property
+    def mass(self) -> Array:
+        """q(x_{t-1}, u_t), (X, U)."""
+        return sum_leading(self.before)[:, None] * self.policy
+
+    @property
+    def joint(self) -> Array:
+        """q(u_t, θ, x_{t-1}), (U, Θ, X)."""
+        return jnp.stack([column * self.before for column in self.policy.T])  # faster to differentiate than a product
 
 
 class Marginals(NamedTuple):
@@ -61,8 +71,8 @@ def start(posterior: TemporalPosterior) -> Array:
 
 def flow(control: Array, state: Kernel, before: Array) -> Flow:
     """Push q(θ, x_{t-1}) through the policy's slice log q(u_t|x_{t-1}) (X, U) and the state kernel's slice."""
-    joint = before[:, :, None] * jnp.exp(control)
-    return Flow(before, joint, joint.sum(0), state.push(joint))
+    now = Flow(before, jnp.exp(control), before)
+    return now._replace(after=state.push(now.joint))
 
 
 def slice_evidence(
@@ -70,8 +80,9 @@ def slice_evidence(
 ) -> tuple[Array, Array, dict[str, Evidence], Array]:
     """The arguments of the epistemic priors at one slice: a(u), q(u), evidence and q(x)."""
     control = flow.mass.sum(0)
+    entropy = (flow.policy.T * state.spread(flow.before)).sum(-1)  # q(u) a(u) = Σ_x q(x,u) H[x'|x,u]
     evidence = {name: kernel.evidence(flow.after) for name, kernel in observation.items()}
-    return divide(state.flow_entropy(flow.joint), control), control, evidence, flow.after.sum(0)
+    return divide(entropy, control), control, evidence, sum_leading(flow.after)
 
 
 def slice_costs(flow: Flow, state: Kernel, observation: dict[str, Kernel], objective: Objective) -> EpistemicCosts:
@@ -81,21 +92,37 @@ def slice_costs(flow: Flow, state: Kernel, observation: dict[str, Kernel], objec
     )
 
 
+def scan_horizon(
+    step: Callable[[Array, Array], tuple[Array, Any]], first: Array, num_steps: int, horizon: Array
+) -> tuple[Array, Any]:
+    """Scan over the steps that count; the others cost nothing, keep the carry and yield zeros."""
+    blank = jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), jax.eval_shape(step, first, jnp.zeros((), int))[1])
+
+    def body(carry: Array, t: Array) -> tuple[Array, Any]:
+        return jax.lax.cond(t < horizon, step, lambda carry, t: (carry, blank), carry, t)
+
+    return jax.lax.scan(body, first, jnp.arange(num_steps))
+
+
 def expected_preference(world: World, t: Array, flow: Flow, state: Kernel, observation: dict[str, Kernel]) -> Array:
     """E_q[log p̂] of one slice."""
-    total: Array = jnp.zeros((), flow.joint.dtype)
+    total: Array = jnp.zeros((), flow.after.dtype)
     for table in world.preference.values():
         edge = time_slice(table, t)  # (Θ|1, X|1, U|1, X'|1)
         if edge.shape[1] == edge.shape[2] == 1:
-            total = total + (flow.after * edge[:, 0, 0, :]).sum()
-        elif edge.shape[3] == 1:
-            total = total + (flow.joint * edge[..., 0]).sum()
+            total = total + contract("", (flow.after, "ik"), (edge[:, 0, 0, :], "ik"))
         else:
-            total = total + (flow.joint * state.expect(edge)).sum()
+            total = total + over_moves(flow, edge[..., 0] if edge.shape[3] == 1 else state.expect(edge))
     for site, tables in world.observation_preference.items():
         for table in tables:
-            total = total + (flow.after * observation[site].expect(time_slice(table, t))).sum()
+            expected = observation[site].expect(time_slice(table, t))  # (Θ|1, X'|1)
+            total = total + contract("", (flow.after, "ik"), (expected, "ik"))
     return total
+
+
+def over_moves(flow: Flow, table: Array) -> Array:
+    """Σ_{θ,x,u} q(θ,x,u) table(θ,x,u), the table (Θ|1, X|1, U|1)."""
+    return contract("", (flow.before, "ix"), (flow.policy, "xu"), (table, "ixu"))
 
 
 def slice_terms(
@@ -109,22 +136,23 @@ def slice_terms(
     """One slice's share of the free energy (see :meth:`Objective.terms`), given its epistemic costs."""
     state, control = posterior.state.at(t), posterior.control[t]
     observation = {name: kernel.at(t) for name, kernel in posterior.observation.items()}
-    prior = time_slice(world.control, t)
+    prior, mass = time_slice(world.control, t), now.mass
     terms = {
         "risk": -expected_preference(world, t, now, state, observation),
-        "complexity": jnp.zeros((), now.joint.dtype),
-        "plan_prior": mul_log(now.mass, control - jnp.where(now.mass > 0, prior, 0.0)).sum(),
+        "complexity": jnp.zeros((), now.after.dtype),
+        "plan_prior": mul_log(mass, control - jnp.where(mass > 0, prior, 0.0)).sum(),
     }
     if posterior.state is not world.state:
-        terms["complexity"] += (now.joint * state.divergence(world.state.at(t))).sum()
+        terms["complexity"] += over_moves(now, state.divergence(world.state.at(t)))
     for name, kernel in observation.items():
         if posterior.observation[name] is not world.observation[name]:
-            terms["complexity"] += (now.after * kernel.divergence(world.observation[name].at(t))).sum()
+            divergence = kernel.divergence(world.observation[name].at(t))
+            terms["complexity"] += contract("", (now.after, "ik"), (divergence, "ik"))
     if objective.correction:
-        terms["correction"] = -mul_log(now.mass, control).sum()
+        terms["correction"] = -mul_log(mass, control).sum()
     if costs is not None:
-        reached = now.after.sum(0)
-        terms["risk"] += (now.mass.sum(0) * costs.control).sum()
+        reached = sum_leading(now.after)
+        terms["risk"] += (mass.sum(0) * costs.control).sum()
         terms["ambiguity"] = (reached * costs.ambiguity).sum()
         terms["novelty"] = (reached * costs.novelty).sum()
         if objective.normalize:
@@ -142,18 +170,16 @@ def temporal_terms(world: World, posterior: TemporalPosterior, objective: Object
     """The free energy of a temporal posterior, term by term."""
     keep = hold(objective.gradient)
 
-    def step(before: Array, t: Array) -> tuple[Array, dict[str, Array]]:
+    def slice_(before: Array, t: Array) -> tuple[Array, dict[str, Array]]:
         state = posterior.state.at(t)
         now = flow(posterior.control[t], state, before)
         costs = None
         if objective.epistemic:
             observation = {name: kernel.at(t) for name, kernel in posterior.observation.items()}
             costs = jax.tree.map(keep, slice_costs(now, state, observation, objective))
-        terms = slice_terms(world, posterior, objective, t, now, costs)
-        counts = t < world.horizon
-        return jnp.where(counts, now.after, before), {k: jnp.where(counts, v, 0.0) for k, v in terms.items()}
+        return now.after, slice_terms(world, posterior, objective, t, now, costs)
 
-    _, per_step = jax.lax.scan(step, start(posterior), jnp.arange(posterior.control.shape[0]))
+    _, per_step = scan_horizon(slice_, start(posterior), posterior.control.shape[0], world.horizon)
     terms = {name: values.sum() for name, values in per_step.items()}
     terms["complexity"] += parameter_complexity(world, posterior)
     return terms
@@ -179,24 +205,18 @@ def temporal_priors(posterior: TemporalPosterior, objective: Objective) -> Epist
 def temporal_marginals(world: World, posterior: TemporalPosterior) -> Marginals:
     """All marginals in one forward pass."""
 
-    def step(before: Array, inputs: tuple[Array, Array]) -> tuple[Array, tuple[Array, Array, dict[str, Array]]]:
-        t, control = inputs
-        now = flow(control, posterior.state.at(t), before)
-        counts = t < world.horizon
-        seen = {
-            name: jnp.where(counts, kernel.at(t).predict(now.after), 0.0)
-            for name, kernel in posterior.observation.items()
-        }
-        after = jnp.where(counts, now.after, before)
-        return after, (jnp.where(counts, now.mass.sum(0), 0.0), after.sum(0), seen)
+    def slice_(before: Array, t: Array) -> tuple[Array, tuple[Array, Array, dict[str, Array]]]:
+        now = flow(posterior.control[t], posterior.state.at(t), before)
+        seen = {name: kernel.at(t).predict(now.after) for name, kernel in posterior.observation.items()}
+        return now.after, (now.mass.sum(0), sum_leading(now.after), seen)
 
-    times = jnp.arange(posterior.control.shape[0])
-    first = start(posterior)
-    _, (control, state, seen) = jax.lax.scan(step, first, (times, posterior.control))
+    num_steps, first = posterior.control.shape[0], start(posterior)
+    last, (control, state, seen) = scan_horizon(slice_, first, num_steps, world.horizon)
+    beyond = jnp.arange(num_steps)[:, None] >= world.horizon
     return Marginals(
         control=control,
         policy=jnp.exp(posterior.control),
-        state=jnp.concatenate([first.sum(0)[None], state]),
+        state=jnp.concatenate([sum_leading(first)[None], jnp.where(beyond, sum_leading(last), state)]),
         parameter=jnp.exp(posterior.parameter),
         observation=seen,
     )

@@ -33,5 +33,6 @@ class Solution(NamedTuple):
 
     posterior: Any  # as the guide's own, with the world's tables where a factor is not learned
     free_energy: Array  # (iterations + 1,) F before every iteration, and of the returned posterior
+    terms: dict[str, Array]  # by name, () what the last of them is made of
     info: SolverInfo
     params: Any  # what a warm start takes

@@ -47,11 +47,12 @@ class SVISolver:
             iterations, converged = jnp.asarray(self.num_steps), jnp.asarray(False)
         else:
             params, history, iterations, converged = self._until(step, state)
-        final = loss(params)
-        history = jnp.where(jnp.arange(self.num_steps) < iterations, history, final)
         posterior = problem.guide.posterior(problem.world, params, problem.num_steps)
+        terms = problem.objective.terms(problem.world, posterior)
+        final = sum(terms.values())
+        history = jnp.where(jnp.arange(self.num_steps) < iterations, history, final)
         info = SolverInfo(iterations, converged, jnp.asarray(0))
-        return Solution(posterior, jnp.append(history, final), info, params)
+        return Solution(posterior, jnp.append(history, final), terms, info, params)
 
     def _until(self, step: Any, state: Any) -> tuple[Any, Array, Array, Array]:
         """Step until F stands still."""

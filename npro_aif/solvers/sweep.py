@@ -1,0 +1,236 @@
+"""One sweep of coordinate inference: a forward pass and a backward pass over time.
+
+The forward pass yields q(θ, x_{t-1}), F and the epistemic costs c_t(x), d_t(u) at the present posterior; the backward
+pass updates the factors from the last to the first, each by its exact minimiser given the others.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from npro_aif.kernels import Dense, Kernel, time_slice
+from npro_aif.numerics import divide, masked_log_softmax, normalize, sum_leading
+from npro_aif.objectives import Objective
+from npro_aif.temporal import (
+    Flow,
+    TemporalPosterior,
+    flow,
+    parameter_complexity,
+    slice_costs,
+    slice_terms,
+    start,
+)
+from npro_aif.world import World
+
+TIE = 1e-5  # controls whose costs differ by less, relative to max(1, |cost|), are tied and share
+REFERENCE_MASS = 1e-6  # how much of the prior-predictive flow stands in where q has no mass
+
+
+class Costs(NamedTuple):
+    """The epistemic costs of all slices."""
+
+    state: Array  # (T, X) c_t(x)
+    control: Array  # (T, U) d_t(u)
+
+
+class Forward(NamedTuple):
+    """What a forward pass finds."""
+
+    before: Array  # (T, Θ, X) q(θ, x_{t-1})
+    costs: Costs
+    free_energy: Array  # ()
+
+
+def template(world: World, posterior: TemporalPosterior, learn: tuple[str, ...]) -> TemporalPosterior:
+    """The posterior with only what changes from sweep to sweep; learned states start at the model, tabled in time."""
+    num_steps, num_parameters = posterior.control.shape[0], world.initial.shape[0]
+    state: Any = None
+    if "state" in learn and isinstance(world.state, Dense):
+        log = world.state.log
+        shape = (num_steps, num_parameters, world.initial.shape[1], posterior.control.shape[-1], log.shape[-1])
+        state = Dense(jnp.broadcast_to(log, shape))
+    return posterior._replace(state=state, observation={}, initial=None)  # type: ignore[arg-type]
+
+
+def whole(world: World, posterior: TemporalPosterior, observation: dict[str, Kernel]) -> TemporalPosterior:
+    """The whole posterior of a template: what is not learned is the world's own, observations are in closed form."""
+    return posterior._replace(
+        initial=world.initial,
+        state=world.state if posterior.state is None else posterior.state,
+        observation=observation,
+    )
+
+
+def emissions(world: World, learn: tuple[str, ...]) -> dict[str, Kernel]:
+    """q(y|x,θ) ∝ p(y|x,θ) p̂(y) where observations are learned and preferred, p elsewhere; the same at every sweep."""
+    found = {}
+    for name, kernel in world.observation.items():
+        tables = world.observation_preference[name]
+        if "observation" in learn and tables:
+            found[name] = kernel.tilt(-sum(tables))[0]  # type: ignore[arg-type]
+        else:
+            found[name] = kernel
+    return found
+
+
+def reference_flow(world: World, num_steps: int) -> Array:
+    """The prior-predictive p(θ, x_t), (T+1, Θ, X): what stands in for q(θ|x) where q(x) = 0."""
+
+    def step(t: Array, flows: Array) -> Array:
+        return flows.at[t + 1].set(flow(_prior(world, t), world.state.at(t), flows[t]).after)
+
+    first = jnp.exp(world.parameter)[:, None] * jnp.exp(world.initial)
+    flows = jnp.zeros((num_steps + 1, *first.shape), first.dtype).at[0].set(first)
+    return jax.lax.fori_loop(0, world.horizon, step, flows)
+
+
+def _prior(world: World, t: Array) -> Array:
+    """log p(u|x), (X, U)."""
+    return jnp.broadcast_to(time_slice(world.control, t), (world.initial.shape[1], world.control.shape[-1]))
+
+
+def _mixed(now: Flow, reference: Array, prior: Array, t: Array) -> Flow:
+    """The flow with a trace of the prior-predictive one, which tells where q has no mass.
+
+    There q(θ|x) becomes p(θ|x), and the controls that are not used are spread over the states as their prior is.
+    """
+    before = now.before + REFERENCE_MASS * reference[t]
+    mass = now.mass + REFERENCE_MASS * sum_leading(reference[t])[:, None] * jnp.exp(prior)
+    return Flow(before, divide(mass, sum_leading(before)[:, None]), now.after + REFERENCE_MASS * reference[t + 1])
+
+
+def forward(
+    world: World,
+    posterior: TemporalPosterior,
+    objective: Objective,
+    reference: Array,
+    observation: dict[str, Kernel],
+) -> Forward:
+    """q(θ, x_{t-1}), the epistemic costs and F at the present posterior."""
+    num_steps, num_states, num_controls = posterior.control.shape
+    own = whole(world, posterior, observation)
+    dtype = world.initial.dtype
+
+    def step(t: Array, carry: tuple[Array, Forward]) -> tuple[Array, Forward]:
+        before, found = carry
+        state = own.state.at(t)
+        now = flow(own.control[t], state, before)
+        costs, all_costs = None, found.costs
+        if objective.epistemic:
+            mixed = _mixed(now, reference, _prior(world, t), t)
+            costs = slice_costs(mixed, state, {k: kernel.at(t) for k, kernel in own.observation.items()}, objective)
+            all_costs = Costs(
+                all_costs.state.at[t].set(costs.ambiguity + costs.novelty), all_costs.control.at[t].set(costs.control)
+            )
+        value = total(slice_terms(world, own, objective, t, now, costs))
+        return now.after, Forward(found.before.at[t].set(before), all_costs, found.free_energy + value)
+
+    empty = Forward(
+        jnp.zeros((num_steps, *world.initial.shape), dtype),
+        Costs(jnp.zeros((num_steps, num_states), dtype), jnp.zeros((num_steps, num_controls), dtype)),
+        parameter_complexity(world, own),
+    )
+    return jax.lax.fori_loop(0, world.horizon, step, (start(own), empty))[1]
+
+
+def total(terms: dict[str, Array]) -> Array:
+    """F from its terms."""
+    return sum(terms.values())  # type: ignore[return-value]
+
+
+def backward(
+    world: World,
+    posterior: TemporalPosterior,
+    objective: Objective,
+    before: Array,
+    reference: Array,
+    costs: Costs,
+    learn: tuple[str, ...],
+) -> TemporalPosterior:
+    """Update every factor, from the last to the first, by its exact minimiser."""
+    learns_state = posterior.state is not None
+
+    def step(i: Array, carry: tuple[Array, TemporalPosterior]) -> tuple[Array, TemporalPosterior]:
+        future, q = carry  # (Θ, X') the cost to go from x_t on
+        t = world.horizon - 1 - i
+        arrival = future + costs.state[t] + emission_cost(world, t, learn)
+        kernel, moving = _move(world, t, arrival, learns_state)  # (U, Θ, X)
+        prior = _prior(world, t)
+        effort = costs.control[t] - jnp.where(prior > -jnp.inf, prior, 0.0)  # (X, U); Q_t = moving + effort
+        belief = normalize(before[t] + REFERENCE_MASS * reference[t], axis=0)  # (Θ, X) q(θ|x)
+        average = jnp.einsum("i,uix->ux", jnp.ones_like(belief[:, 0]), belief * moving).T + effort
+        control = posterior.control[t]
+        if "control" in learn:
+            control = (least if objective.correction else soft)(average, prior > -jnp.inf)
+        probs = jnp.exp(control)
+        if not objective.correction:
+            effort = effort + jnp.where(probs > 0, control, 0.0)
+        future = sum(p * cost for p, cost in zip(probs.T, moving, strict=True)) + (probs * effort).sum(-1)
+        q = q._replace(control=q.control.at[t].set(control))
+        if learns_state:
+            q = q._replace(state=Dense(q.state.log.at[t].set(kernel.log)))
+        return future, q
+
+    nothing = jnp.zeros(world.initial.shape, world.initial.dtype)
+    future, q = jax.lax.fori_loop(0, world.horizon, step, (nothing, posterior))
+    if "parameter" in learn:
+        cost = (jnp.exp(world.initial) * future).sum(-1)
+        q = q._replace(parameter=masked_log_softmax(world.parameter - cost, world.parameter > -jnp.inf))
+    return q
+
+
+def _move(world: World, t: Array, arrival: Array, learns_state: bool) -> tuple[Any, Array]:
+    """The state factor's minimiser, and the cost of moving: KL[q‖p] + E_q[V − log p̂], (U, Θ, X)."""
+    kernel = world.state.at(t)
+    edges: list[Array] = []
+    for table in world.preference.values():
+        edge = time_slice(table, t)
+        if edge.shape[1] == edge.shape[2] == 1:
+            arrival = arrival - edge[:, 0, 0, :]
+        else:
+            edges.append(edge)
+    num_parameters, num_states = world.initial.shape
+    num_controls = world.control.shape[-1]
+    if learns_state:
+        cost = arrival[:, None, None, :] - sum(edges) if edges else arrival[:, None, None, :]
+        kernel, value = kernel.tilt(cost)
+        kernel = Dense(jnp.broadcast_to(kernel.log, (num_parameters, num_states, num_controls, kernel.size)))
+        value = control_first(value)
+    else:
+        value = kernel.pull(arrival)
+        for edge in edges:
+            value = value - control_first(edge[..., 0] if edge.shape[-1] == 1 else kernel.expect(edge))
+    return kernel, jnp.broadcast_to(value, (num_controls, num_parameters, num_states))
+
+
+def emission_cost(world: World, t: Array, learn: tuple[str, ...]) -> Array:
+    """What preferences on observations cost at each (θ, x): −E_q[log p̂(y)] + KL[q(y|x,θ) ‖ p], (Θ|1, X|1)."""
+    cost_of_all: Array = jnp.zeros((1, 1), world.initial.dtype)
+    for name, tables in world.observation_preference.items():
+        if tables:
+            cost = -sum(time_slice(table, t) for table in tables)  # type: ignore[arg-type]
+            kernel = world.observation[name].at(t)
+            cost_of_all += kernel.tilt(cost)[1] if "observation" in learn else kernel.expect(cost)
+    return cost_of_all
+
+
+def control_first(table: Array) -> Array:
+    """(Θ|1, X|1, U|1) → (U|1, Θ|1, X|1)."""
+    return jnp.moveaxis(table, 2, 0)
+
+
+def least(cost: Array, allowed: Array) -> Array:
+    """log of the policy that takes the cheapest control; ties share equally."""
+    cost = jnp.where(allowed, cost, jnp.inf)
+    lowest = cost.min(-1, keepdims=True)
+    tied = (cost <= lowest + TIE * jnp.maximum(1.0, jnp.abs(lowest))) & allowed
+    return jnp.where(tied, -jnp.log(tied.sum(-1, keepdims=True)), -jnp.inf)
+
+
+def soft(cost: Array, allowed: Array) -> Array:
+    """log softmin over the controls."""
+    return masked_log_softmax(-cost, allowed)
