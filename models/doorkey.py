@@ -8,7 +8,7 @@ ours plus one.
 from __future__ import annotations
 
 import functools
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -255,12 +255,13 @@ def doorkey(
     horizon: int | jax.Array = 35,
     *,
     size: int = 8,
-    preference: Literal["every-step", "terminal"] = "every-step",
+    preference: str = "every-step",
 ) -> None:
     """DoorKey with a 3×3 view, of which the agent does not see where it stands.
 
     :param size: cells along the grid's edge, outer walls included, as MiniGrid counts.
-    :param preference: whether being at the goal is preferred at every step, or (as in the paper) at the last.
+    :param preference: being at the goal is preferred at every step ("every-step"), or as in the paper at the last one
+        only ("terminal").
 
     >>> from numpyro.handlers import seed, trace
     >>> sites = trace(seed(doorkey, 0)).get_trace(initial_belief(5), horizon=1, size=5)

@@ -66,10 +66,10 @@ class Filter:
                 names = [site.name for site in self.sites]
                 raise ValueError(f"observation: found {observation!r}, expected a dict with some of the sites {names}")
             return [flat_index(observation, self.sites, "observation")]
-        names = {site.name for site in self.sites}
+        known = {site.name for site in self.sites}
         for name in observation:
-            if name not in names:
-                raise ValueError(f"observation: found '{name}', expected some of the sites {sorted(names)}")
+            if name not in known:
+                raise ValueError(f"observation: found '{name}', expected some of the sites {sorted(known)}")
         return [
             flat_index(observation[site.name], (site,), f"observation '{site.name}'")
             if site.name in observation

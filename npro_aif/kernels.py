@@ -222,7 +222,7 @@ class Index:
         if self.index.shape[0] == 1:  # all θ agree on the next state: there is nothing to be uncertain of
             return jnp.zeros((1, num_states), weight.dtype)
         kernel = self if self.group is not None else Index(self.index[None], self.size).grouped().at(0)
-        place = jnp.moveaxis(kernel.group, 2, 0) * num_states + jnp.arange(num_states)  # (U|1, Θ, X)
+        place = jnp.moveaxis(jnp.asarray(kernel.group), 2, 0) * num_states + jnp.arange(num_states)  # (U|1, Θ, X)
         flow = jnp.stack([_gather_sum(kernel.num_groups * num_states, p, weight) for p in place])
         spread = neg_entropy(flow).reshape(-1, kernel.num_groups, num_states).sum(1)
         return neg_entropy(sum_leading(weight)) - spread

@@ -42,8 +42,8 @@ class Draw(NamedTuple):
     sizes: tuple[int, ...]
     labels: tuple[tuple[str, ...] | None, ...]
     initial: bool  # drawn before the rollout
-    log: Array | None  # (…, product of sizes) log-probabilities, or
-    index: Array | None  # type: ignore[assignment]  # (…) the certain outcome; hides tuple.index
+    log: Any  # (…, product of sizes) log-probabilities, or None
+    index: Any  # (…) the certain outcome, or None (an Array would clash with tuple.index)
     faults: tuple[Array, Array]  # () the worst row sum, and the least entry (of probabilities)
 
 

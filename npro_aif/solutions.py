@@ -28,9 +28,9 @@ COMPILING = (  # the events by which JAX tells how long it traced, lowered and c
 _compiled = [0.0]  # seconds of compiling so far in this process
 
 
-def _listen(event: str, seconds: float, **_: Any) -> None:
+def _listen(event: str, duration_secs: float, **_: Any) -> None:
     if event in COMPILING:
-        _compiled[0] += seconds
+        _compiled[0] += duration_secs
 
 
 jax.monitoring.register_event_duration_secs_listener(_listen)

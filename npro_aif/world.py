@@ -148,7 +148,7 @@ class Program:
         with jax.core.eval_context():  # even where a plan is being traced, these are numbers
             num_parameters, num_states = self.signature.num_parameters, self.signature.num_states
             shapes = (num_parameters,), (num_parameters, num_states)
-            belief = jax.device_put(Belief(*(np.full(shape, 1 / shape[-1]) for shape in shapes)))
+            belief = Belief(*(jax.device_put(np.full(shape, 1 / shape[-1])) for shape in shapes))
             values = jax.device_put(enumerated_values(self.signature, np.arange(num_parameters, dtype=np.int32)))
             t = jnp.asarray(on_axis(np.arange(1, self.num_steps + 1, dtype=np.int32), TIME))
             runs = scalar_runs(self.signature, self.num_steps)

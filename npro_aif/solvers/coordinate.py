@@ -107,11 +107,12 @@ class CoordinateSolver:
 
     def _solve(self, problem: Problem, key: Array, params: Any) -> Solution:
         world, objective = problem.world, problem.objective
-        learn = problem.guide.learn  # type: ignore[attr-defined]
+        guide: Any = problem.guide
+        learn = guide.learn
         seeds = {"control_logits": params["control_logits"]} if "control" in learn else {}
         if "parameter" in learn:  # a q(θ) that is as symmetric as p(θ) would sit on a saddle, whatever the policy
             seeds["parameter_logits"] = jax.random.normal(jax.random.fold_in(key, 1), world.parameter.shape)
-        first = template(world, problem.guide.posterior(world, seeds, problem.num_steps), learn)
+        first = template(world, guide.posterior(world, seeds, problem.num_steps), learn)
         reference = reference_flow(world, problem.num_steps)
         observation = emissions(world, learn)
 

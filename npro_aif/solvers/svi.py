@@ -56,6 +56,7 @@ class SVISolver:
 
     def _until(self, step: Any, state: Any) -> tuple[Any, Array, Array, Array]:
         """Step until F stands still."""
+        tol = self.tol or 0.0
 
         def going(carry: Any) -> Array:
             i, calm, *_ = carry
@@ -64,7 +65,7 @@ class SVISolver:
         def body(carry: Any) -> Any:
             i, calm, last, state, history = carry
             state, value = step(state)
-            still = jnp.abs(value - last) <= self.tol * jnp.maximum(1.0, jnp.abs(value))
+            still = jnp.abs(value - last) <= tol * jnp.maximum(1.0, jnp.abs(value))
             return i + 1, jnp.where(still, calm + 1, 0), value, state, history.at[i].set(value)
 
         history = jnp.zeros(self.num_steps)

@@ -172,7 +172,7 @@ def backward(
         future = sum(p * cost for p, cost in zip(probs.T, moving, strict=True)) + (probs * effort).sum(-1)
         q = q._replace(control=q.control.at[t].set(control))
         if learns_state:
-            q = q._replace(state=Dense(q.state.log.at[t].set(kernel.log)))
+            q = q._replace(state=Dense(q.state.table().at[t].set(kernel.table())))
         return future, q
 
     nothing = jnp.zeros(world.initial.shape, world.initial.dtype)
@@ -198,7 +198,7 @@ def _move(world: World, t: Array, arrival: Array, learns_state: bool) -> tuple[A
     if learns_state:
         cost = arrival[:, None, None, :] - sum(edges) if edges else arrival[:, None, None, :]
         kernel, value = kernel.tilt(cost)
-        kernel = Dense(jnp.broadcast_to(kernel.log, (num_parameters, num_states, num_controls, kernel.size)))
+        kernel = Dense(jnp.broadcast_to(kernel.table(), (num_parameters, num_states, num_controls, kernel.size)))
         value = control_first(value)
     else:
         value = kernel.pull(arrival)
@@ -212,7 +212,7 @@ def emission_cost(world: World, t: Array, learn: tuple[str, ...]) -> Array:
     cost_of_all: Array = jnp.zeros((1, 1), world.initial.dtype)
     for name, tables in world.observation_preference.items():
         if tables:
-            cost = -sum(time_slice(table, t) for table in tables)  # type: ignore[arg-type]
+            cost = -sum((time_slice(table, t) for table in tables), start=jnp.zeros(()))
             kernel = world.observation[name].at(t)
             cost_of_all += kernel.tilt(cost)[1] if "observation" in learn else kernel.expect(cost)
     return cost_of_all
