@@ -38,6 +38,13 @@ class SequenceGuide(TableGuide):
     :param support: "model" restricts q's tables to p's support; "all" leaves them unrestricted and raises the
         model's probabilities to 1e-10, as the paper's code does.
     :param max_parameters: refuse tables with more logits than this.
+
+    >>> from numpyro.infer import Predictive
+    >>> from npro_aif.models.tmaze import tmaze, initial_belief
+    >>> guide = SequenceGuide(tmaze)
+    >>> draws = Predictive(guide, num_samples=3)(jax.random.key(0), initial_belief(), horizon=1)
+    >>> sorted(draws)
+    ['cue_1', 'theta', 'u_1', 'x_0', 'x_1']
     """
 
     scope = "sequence"

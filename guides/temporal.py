@@ -30,6 +30,12 @@ class TemporalGuide(TableGuide):
     :param model: the program whose sites the guide draws.
     :param learn: which factors are learned; the others equal the generative model. (A deterministic state or
         observation has nothing to learn.)
+
+    >>> from numpyro.handlers import seed, trace
+    >>> from npro_aif.models.tmaze import tmaze, initial_belief
+    >>> guide = TemporalGuide(tmaze, learn=("control",))
+    >>> list(trace(seed(guide, 0)).get_trace(initial_belief(), horizon=1))
+    ['control_logits', 'theta', 'x_0', 'u_1', 'x_1', 'cue_1']
     """
 
     scope = "temporal"

@@ -27,6 +27,15 @@ def augmented(
     With a temporal posterior the sites are ``epistemic_u_1``, ``epistemic_x_1``, ``epistemic_y_1``, …; with a
     sequence posterior ``epistemic_u``, ``epistemic_x`` and ``epistemic_y``, over whole sequences. Minus the ELBO of
     this program is the free energy (less the planning correction, where it is on).
+
+    >>> import jax, optax
+    >>> from numpyro.handlers import seed
+    >>> from npro_aif import Active, Planner, SVISolver
+    >>> from npro_aif.models.tmaze import tmaze, initial_belief
+    >>> plan = Planner(tmaze, solver=SVISolver(optax.adam(0.05), 1))(jax.random.key(0), initial_belief(), horizon=1)
+    >>> program = augmented(tmaze, plan, Active())
+    >>> list(trace(seed(program, 0)).get_trace(initial_belief(), horizon=1))
+    ['theta', 'x_0', 'u_1', 'x_1', 'cue_1', 'goal_1', 'epistemic_u_1', 'epistemic_x_1', 'epistemic_y_1']
     """
     q: Any = posterior.complete() if isinstance(posterior, Plan) else posterior
 

@@ -24,7 +24,13 @@ MAX_ENTRIES = 200_000_000  # plans × state sequences × observation sequences �
 
 
 class ExpectedFreeEnergy(NamedTuple):
-    """G and its parts for every plan; plans in C order with t = 1 slowest."""
+    """G and its parts for every plan; plans in C order with t = 1 slowest.
+
+    >>> zero = jnp.zeros(2)
+    >>> G = ExpectedFreeEnergy(jnp.array([[0], [1]]), jnp.array([3.0, 1.0]), zero, jnp.array([0.0, 0.5]), zero, zero)
+    >>> G.total.tolist(), G.best(1).tolist()
+    ([3.0, 0.5], [1])
+    """
 
     plans: Array  # (N, T) the controls (flat over the control sites)
     risk: Array  # (N,) E[log q(x|u)/p̂(x)], preferences on u and y included
@@ -113,9 +119,8 @@ def _under_model(tables: SequenceTables) -> tuple[Array, ...]:
         state = with_theta.sum(1)
         risk = neg_entropy(state).sum() - (with_theta * moves.T).sum() - (joint * tables.outcomes).sum()
         ambiguity = (with_theta * entropy).sum()
-        novelty = (
-            neg_entropy(joint).sum() - neg_entropy(with_theta).sum() - neg_entropy(with_y).sum() + neg_entropy(state).sum()
-        )
+        gained, known = neg_entropy(joint).sum() - neg_entropy(with_y).sum(), neg_entropy(with_theta).sum()
+        novelty = gained - known + neg_entropy(state).sum()
         prior = -mul_log(with_theta, jnp.broadcast_to(plan.T, with_theta.shape)).sum()
         return risk, ambiguity, novelty, jnp.zeros(()), prior
 

@@ -122,7 +122,13 @@ def sensing() -> contextlib.AbstractContextManager[None]:
 
 
 def parameter(name: str, fn: dist.Distribution, *, labels: Sequence[str] | None = None) -> Array:
-    """A parameter θ of the world: drawn once, before the rollout, and constant in time."""
+    """A parameter θ of the world: drawn once, before the rollout, and constant in time.
+
+    >>> with numpyro.handlers.seed(rng_seed=0), numpyro.handlers.trace() as sites:
+    ...     theta = parameter("theta", dist.Categorical(probs=jnp.array([0.0, 1.0])), labels=("left", "right"))
+    >>> int(theta), list(sites)
+    (1, ['theta'])
+    """
     _outside("parameter", name)
     return _draw("parameter", name, fn, labels)
 
@@ -135,13 +141,25 @@ def parameters(
     :param sizes: the number of categories of each site, in order.
     :param probs: (…, product of sizes).
     :return: the drawn values by site name.
+
+    >>> with numpyro.handlers.seed(rng_seed=0):
+    ...     theta = parameters({"key": 2, "door": 3}, jnp.eye(6)[4])
+    >>> int(theta["key"]), int(theta["door"])
+    (1, 1)
     """
     _outside("parameter", ", ".join(sizes))
     return _draw_joint("parameter", sizes, probs, labels or {})
 
 
 def state(name: str, fn: dist.Distribution, *, labels: Sequence[str] | None = None) -> Array:
-    """A state x: before the rollout the present one (``x_0``), inside a step the next one (``x_t``)."""
+    """A state x: before the rollout the present one (``x_0``), inside a step the next one (``x_t``).
+
+    >>> with numpyro.handlers.seed(rng_seed=0), numpyro.handlers.trace() as sites:
+    ...     x = state("x", dist.Categorical(probs=jnp.array([0.0, 0.0, 1.0])))
+    ...     x = rollout(lambda x, t: state("x", DeterministicCategorical((x + 1) % 3, 3)), x, 2)
+    >>> {name: int(site["value"]) for name, site in sites.items()}
+    {'x_0': 2, 'x_1': 0, 'x_2': 1}
+    """
     return _draw("state", name, fn, labels)
 
 
@@ -153,13 +171,24 @@ def initial_state(
     :param sizes: the number of categories of each site, in order.
     :param probs: (…, product of sizes), for instance ``belief.state[theta]``.
     :return: the drawn values by site name.
+
+    >>> with numpyro.handlers.seed(rng_seed=0), numpyro.handlers.trace() as sites:
+    ...     x = initial_state({"location": 2, "knob": 2}, jnp.array([0.0, 0.0, 1.0, 0.0]))
+    >>> {name: int(site["value"]) for name, site in sites.items()}
+    {'location_0': 1, 'knob_0': 0}
     """
     _outside("initial_state", ", ".join(sizes))
     return _draw_joint("state", sizes, probs, labels or {})
 
 
 def control(name: str, fn: dist.Distribution, *, labels: Sequence[str] | None = None) -> Array:
-    """A control u_t with its prior, which may depend on the previous state."""
+    """A control u_t with its prior, which may depend on the previous state.
+
+    >>> with numpyro.handlers.seed(rng_seed=0), numpyro.handlers.trace() as sites:
+    ...     _ = rollout(lambda _, t: control("u", dist.Categorical(probs=jnp.full(4, 0.25))), None, 2)
+    >>> list(sites)
+    ['u_1', 'u_2']
+    """
     _inside("control", name)
     return _draw("control", name, fn, labels)
 
@@ -171,6 +200,15 @@ def observation(
 
     :param plan: with ``plan=False`` the observation is used in belief updates only: it is emitted there and
         nowhere else, and the call returns None elsewhere.
+
+    >>> def step(x, t):
+    ...     observation("cue", dist.Categorical(probs=jnp.array([0.5, 0.5])))
+    ...     observation("place", DeterministicCategorical(x, 5), plan=False)
+    ...     return x
+    >>> with numpyro.handlers.seed(rng_seed=0), numpyro.handlers.trace() as sites:
+    ...     _ = rollout(step, jnp.array(3), 2)
+    >>> list(sites)
+    ['cue_1', 'cue_2']
     """
     _inside("observation", name)
     if plan:
@@ -179,7 +217,13 @@ def observation(
 
 
 def preference(name: str, log_factor: ArrayLike) -> None:
-    """A preference log p̂ (up to a constant): finite, and not jointly dependent on a control and an observation."""
+    """A preference log p̂ (up to a constant): finite, and not jointly dependent on a control and an observation.
+
+    >>> with numpyro.handlers.trace() as sites:
+    ...     _ = rollout(lambda x, t: preference("goal", jnp.where(t == 2, 4.0, 0.0)), None, 2)
+    >>> {name: float(site["fn"].log_factor) for name, site in sites.items()}
+    {'goal_1': 0.0, 'goal_2': 4.0}
+    """
     _inside("preference", name)
     numpyro.factor(f"{name}_{_CLOCK.get()}", log_factor)
 
@@ -190,6 +234,9 @@ def rollout(step: Callable[[Any, Any], Any], carry: Any, horizon: int | Array) -
     The carry is whatever the step needs of the last slice's states. Under plain NumPyro the steps unroll
     into time-indexed sites; a planner reads the step once, with ``t`` an array, so neither ``t`` nor a
     site may steer a Python ``if``.
+
+    >>> rollout(lambda carry, t: carry + [t], [], 3)
+    [1, 2, 3]
     """
     check_horizon(horizon)
     if _CLOCK.get() != 0:

@@ -92,11 +92,28 @@ class Objective(ELBO):
 
 
 class Marginal(Objective):
-    """F_marginal: the plain variational free energy with preferences (KL control)."""
+    """F_marginal: the plain variational free energy with preferences (KL control).
+
+    >>> Marginal() == Marginal(), Marginal() == Planning()
+    (True, False)
+    """
 
 
 class Planning(Objective):
-    """F_planning: the entropy correction makes the policy a maximiser, not a sampler."""
+    """F_planning: the entropy correction makes the policy a maximiser, not a sampler.
+
+    An objective is a loss for NumPyro's own SVI too, with the package's guides or one's own.
+
+    >>> import jax, optax
+    >>> from numpyro.infer import SVI
+    >>> from npro_aif.guides import TemporalGuide
+    >>> from npro_aif.models.tmaze import tmaze, initial_belief
+    >>> svi = SVI(tmaze, TemporalGuide(tmaze), optax.adam(0.05), loss=Planning())
+    >>> state = svi.init(jax.random.key(0), initial_belief(), horizon=1)
+    >>> state, loss = jax.jit(svi.update, static_argnames="horizon")(state, initial_belief(), horizon=1)
+    >>> loss.shape
+    ()
+    """
 
     correction = True
 

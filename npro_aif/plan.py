@@ -45,7 +45,19 @@ class Origin:
 
 
 class Plan(NamedTuple):
-    """What a planner returns: a pytree, so it can be batched, compiled and stored."""
+    """What a planner returns: a pytree, so it can be batched, compiled and stored.
+
+    >>> import optax
+    >>> from npro_aif import Planner, SVISolver
+    >>> from npro_aif.models.tmaze import tmaze, initial_belief
+    >>> plan = Planner(tmaze, solver=SVISolver(optax.adam(0.05), 1))(jax.random.key(0), initial_belief(), horizon=2)
+    >>> plan.control.shape, plan.policy.shape, plan.marginal("cue").shape, plan.best_control().shape
+    ((2, 4), (2, 5, 4), (2, 2), ())
+    >>> bool(jnp.isclose(sum(plan.terms.values()), plan.free_energy[-1]))
+    True
+    >>> plan.sample(jax.random.key(1), 3)["x"].shape
+    (3, 3)
+    """
 
     control: Array  # (T, U) q(u_t)
     policy: Array  # (T, X, U) q(u_t|x_{t-1})
