@@ -6,6 +6,7 @@ settings are the same, so that a run that was stopped goes on where it was.
 
 from __future__ import annotations
 
+import copy
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +16,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 import npro_aif
+from npro_aif.agent import Agent
 from npro_aif.episodes import Episode, effort, iterate_episodes
 from npro_aif.experiments.files import prepare, save_figure, store, stored, write_text
 from npro_aif.experiments.rows import EPISODES, QUICK_EPISODES, TABLES, Row, TableOfRows
@@ -109,13 +111,22 @@ def make_row(
 
 
 def play(
-    row: Row, episodes: int, advance: Callable[[], None] = lambda: None, solutions: Solutions | None = None
+    row: Row,
+    episodes: int,
+    advance: Callable[[], None] = lambda: None,
+    solutions: Solutions | None = None,
+    *,
+    solver_seed: int | None = None,
 ) -> dict[str, Any]:
     """Run the episodes of a row and summarise them.
 
     :param solutions: decisions to start from, and to add to.
+    :param solver_seed: of the solver's initial values, where they are others than the row's.
     """
     task, agent = prepare(row.task, row.settings, row.preference)
+    if solver_seed is not None and isinstance(agent, Agent):
+        agent = copy.copy(agent)
+        agent.seed = solver_seed
     solutions = solutions or Solutions()
     ended: list[Episode] = []
     seeds = range(row.settings.seed, row.settings.seed + episodes)
