@@ -63,6 +63,10 @@ def tmaze(belief: aif.Belief, horizon: int = 4, *, gamma: float = GAMMA, arm_sho
 
     :param gamma: how much better the rewarded arm is than any other place, and the other arm worse (log units).
     :param arm_shortcut: South from an arm leads to the start, as in the paper's code; by its text it is a wall.
+
+    >>> from numpyro.handlers import seed, trace
+    >>> list(trace(seed(tmaze, 0)).get_trace(initial_belief(), horizon=1))
+    ['theta', 'x_0', 'u_1', 'x_1', 'cue_1', 'goal_1']
     """
     next_place = jnp.asarray(transitions(arm_shortcut))
     cue_probs = jnp.asarray(cue_probabilities())
@@ -82,6 +86,11 @@ def tmaze(belief: aif.Belief, horizon: int = 4, *, gamma: float = GAMMA, arm_sho
 
 
 def initial_belief(place: int = START, theta: int | None = None) -> aif.Belief:
-    """The belief at a place, with the reward's side unknown or known."""
+    """The belief at a place, with the reward's side unknown or known.
+
+    >>> belief = initial_belief(CUE, theta=1)
+    >>> belief.parameter.tolist(), belief.state.shape
+    ([0.0, 1.0], (2, 5))
+    """
     parameter = jnp.full(2, 0.5) if theta is None else jax.nn.one_hot(theta, 2)
     return aif.Belief(parameter, jnp.tile(jax.nn.one_hot(place, 5), (2, 1)))

@@ -24,10 +24,8 @@ STANDARD_ERRORS = 4
 OBJECTIVES = (
     aif.Marginal(),
     aif.Planning(),
-    aif.Active(),
     aif.Active(planning_correction=False, weight=0.3),
     aif.Active(normalize=True),
-    aif.Active(normalize=True, gradient="through", planning_correction=False),
 )
 GUIDES: dict[str, Any] = {"temporal": aif.guides.TemporalGuide, "sequence": aif.guides.SequenceGuide}
 
