@@ -13,8 +13,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from npro_aif.baselines.adapter import Goal, Timing
 from npro_aif.baselines.reference import choose, sophisticated, standard_efe
-from npro_aif.baselines.tables import dense_tables
+from npro_aif.baselines.tables import dense_tables, reread
 from npro_aif.beliefs import Filter
 from npro_aif.language import Belief
 from npro_aif.signature import split
@@ -120,6 +121,8 @@ class ReferenceAgent(Acting):
 
     :param method: ``"efe"`` or ``"sophisticated"``.
     :param sensors: whether observations with ``plan=False`` take part in planning.
+    :param goal: ``"seen"`` if planning expects to see how well it goes.
+    :param timing: ``"every"`` for the last step's preference at every step.
 
     >>> from npro_aif.models.tmaze import tmaze, initial_belief, CONTROLS, START
     >>> agent = ReferenceAgent(tmaze, initial_belief(), horizon=4, max_steps=4)
@@ -136,12 +139,14 @@ class ReferenceAgent(Acting):
         *,
         method: Method = "sophisticated",
         sensors: bool = True,
+        goal: Goal = "silent",
+        timing: Timing = "model",
         gamma: float = 16.0,
         stochastic: bool = False,
         remember: bool = True,
     ):
         super().__init__(model, belief, horizon, max_steps, gamma=gamma, stochastic=stochastic, remember=remember)
-        self.method, self.sensors = method, sensors
+        self.method, self.sensors, self.goal, self.timing = method, sensors, goal, timing
         self.filter = Filter(self.program)
         self.reset()
 
@@ -156,7 +161,7 @@ class ReferenceAgent(Acting):
         return np.asarray(self.belief.parameter)[:, None] * np.asarray(self.belief.state)
 
     def _score(self, horizon: int) -> np.ndarray:
-        tables = dense_tables(self.model, self.belief, horizon, sensors=self.sensors)
+        tables = reread(dense_tables(self.model, self.belief, horizon, sensors=self.sensors), self.goal, self.timing)
         if self.method == "sophisticated":
             return sophisticated(tables, self.gamma).value
         found = standard_efe(tables)

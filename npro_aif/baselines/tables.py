@@ -85,6 +85,19 @@ def dense_tables(model: Callable[..., Any], belief: Belief, horizon: int, *, sen
     )
 
 
+def reread(tables: Tables, goal: str = "silent", timing: str = "model") -> Tables:
+    """The tables under another reading of the preferences: see :class:`npro_aif.baselines.adapter.Translation`.
+
+    With ``goal="seen"`` the levels of the last step's preference are observed; ``timing="every"`` has it at every step.
+    """
+    last, observation = tables.preference[-1], dict(tables.observation)
+    if goal == "seen":
+        levels, which = np.unique(last.round(6), return_inverse=True)
+        observation["goal"] = np.eye(len(levels))[which.reshape(last.shape)]
+    preference = np.repeat(last[None], tables.horizon, axis=0) if timing == "every" else tables.preference
+    return tables._replace(observation=observation, preference=preference)
+
+
 def _static(kernel: Kernel, what: str, shape: tuple[int, ...]) -> np.ndarray:
     if _steps(kernel) > 1:
         raise ModelError(f"{what}: found a dependence on time, expected none (the baselines' tables have no time axis)")
