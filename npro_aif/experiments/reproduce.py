@@ -19,7 +19,7 @@ import npro_aif
 from npro_aif.agent import Agent
 from npro_aif.episodes import Episode, effort, iterate_episodes
 from npro_aif.experiments.files import prepare, save_figure, store, stored, write_text
-from npro_aif.experiments.rows import EPISODES, QUICK_EPISODES, TABLES, Row, TableOfRows
+from npro_aif.experiments.rows import EPISODES, QUICK_EPISODES, TABLES, Row, TableOfRows, quick_row
 from npro_aif.experiments.run import describe
 from npro_aif.experiments.summary import summarize
 from npro_aif.experiments.tables import csv_text, markdown, picture, rich_table
@@ -64,7 +64,7 @@ def make_table(table: TableOfRows, out: Path, *, episodes: int | None, quick: bo
     """Run the rows of a table that are not there yet, print it, and write it in every form."""
     count = episodes or (QUICK_EPISODES if quick else EPISODES)[table.name]
     results: dict[str, dict[str, Any]] = {}
-    rows = [(block.title, row) for block in table.blocks for row in block.rows]
+    rows = [(block.title, quick_row(row) if quick else row) for block in table.blocks for row in block.rows]
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
     with Progress(*columns, console=console, transient=True) as progress:
         all_rows = progress.add_task(f"{table.name}: rows", total=len(rows))

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from matplotlib.figure import Figure
+from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from npro_aif.analysis.style import BLUE, INK, ORANGE
@@ -124,25 +125,29 @@ def rich_table(table: TableOfRows, results: Results) -> Table:
         ),
         title_justify="left",
         caption_justify="left",
+        box=SIMPLE_HEAD,
+        padding=(0, 1, 0, 0),
     )
-    shown.add_column("Method")
+    shown.add_column("Method", min_width=14)
     for measure in table.measures:
-        shown.add_column(MEASURES[measure], justify="right", no_wrap=True)
-    shown.add_column("s/decision", justify="right")
+        shown.add_column(measure.capitalize(), justify="right", no_wrap=True)
+    shown.add_column("s/plan", justify="right", no_wrap=True)
     for block in table.blocks:
         shown.add_section()
-        shown.add_row(f"[italic]{block.title}[/]", *[""] * (len(table.measures) + 1))
+        shown.add_row(f"[bold italic]{block.title}[/]", *[""] * (len(table.measures) + 1))
         for row in block.rows:
             summary = _summary(results, row)
-            cells = [
-                f"[bold yellow]{_marked(one)}[/]\n[dim]{one.paper}[/]"
-                if one.overlap is False
-                else f"{one.ours}\n[dim]{one.paper}[/]"
-                for one in _cells(table, row, summary)
-            ]
-            time = "" if summary is None else f"{summary['seconds_per_decision']:.4f}"
+            cells = [_stacked(one) for one in _cells(table, row, summary)]
+            time = "" if summary is None else f"{summary['seconds_per_decision']:.3f}"
             shown.add_row(row.label, *cells, time)
     return shown
+
+
+def _stacked(one: Cell) -> str:
+    """Ours above the paper's, narrow enough for four columns on a small terminal."""
+    ours, paper = (text.replace(" ± ", "±").replace(", ", ",") for text in (one.ours, one.paper))
+    ours = f"[bold yellow]{ours}{MARK}[/]" if one.overlap is False else ours
+    return f"{ours}\n[dim]{paper}[/]"
 
 
 def markdown(table: TableOfRows, results: Results, command: str) -> str:
