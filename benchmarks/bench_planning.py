@@ -1,8 +1,8 @@
 """Seconds a decision: closed-form coordinate updates against Adam, on the same worlds in one run.
 
 Everything runs on one core after a warm-up; a time is the lowest of some repeats (what else runs on the machine only
-adds), and the first call's surplus is shown apart as compile seconds. DoorKey is MiniGrid's 8×8 as the model has it: 576
-states, 5 controls, 300 layouts with prior, index tables, eight observation sites.
+adds), and the first call's surplus is shown apart as compile seconds. DoorKey is MiniGrid's 8×8 as the model has it:
+576 states, 5 controls, 300 layouts with prior, index tables, eight observation sites.
 
     python benchmarks/bench_planning.py [--quick] [--json FILE]
 """

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import optax
 from matplotlib.figure import Figure
@@ -54,9 +55,9 @@ def conditions() -> dict[str, Belief]:
     near[:, doorkey.state_index(end, end - 2, doorkey.DIRECTIONS.index("south"), doorkey.OPEN, SIZE)] = 1
     return {
         BLANK: prior,
-        POSITION: Belief(given / given.sum(), there),
-        LAYOUT: Belief(layout, state),
-        NEAR: Belief(layout, near),
+        POSITION: Belief(jnp.asarray(given / given.sum()), jnp.asarray(there)),
+        LAYOUT: Belief(jnp.asarray(layout), jnp.asarray(state)),
+        NEAR: Belief(jnp.asarray(layout), jnp.asarray(near)),
     }
 
 
