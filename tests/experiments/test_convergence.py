@@ -35,7 +35,7 @@ def test_a_descent_is_the_solvers_own(quick_compile: None) -> None:
 
 def test_studies_are_drawn_from_files_that_are_made_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[str] = []
-    steps = list(range(0, 600, 25))
+    steps = list(range(0, 1200, 25))
 
     def study(maze: str, label: str, *_: Any) -> dict[str, Any]:
         calls.append(f"{maze} {label}")
@@ -58,14 +58,14 @@ def test_studies_are_drawn_from_files_that_are_made_once(tmp_path: Path, monkeyp
     for _ in range(2):
         console = Console(file=io.StringIO(), width=140)
         files = convergence.make_convergence(tmp_path, quick=True, console=console)
-    assert len(calls) == 2 * (4 + 1)  # nothing in the second round
+    assert len(calls) == (4 + 1) + (3 + 1)  # nothing in the second round
     assert {file.stem for file in files} >= {"curves", "two_phases", "budget", "learning_rate", "seeds", "convergence"}
     assert (tmp_path / "convergence.csv").read_text().startswith("study,maze,method,x,value,std\n")
     text = console.file.getvalue()  # type: ignore[attr-defined]
     assert "0.50 (0.25–0.75)" in text
     assert "+0.75 ± 0.25" in text
     convergence.make_convergence(tmp_path, quick=False, console=console)
-    assert len(calls) == 4 * (4 + 1)  # another size: all again
+    assert len(calls) == 2 * ((4 + 1) + (3 + 1))  # another size: all again
     assert json.loads((tmp_path / "tmaze-rewards.json").read_text())["settings"]["size"] == json.loads(
         json.dumps(list(convergence.FULL))
     )
