@@ -9,14 +9,17 @@ from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
+from matplotlib.ticker import NullFormatter
 from rich.table import Table
 
 from npro_aif.analysis.style import BLACK, PALETTE
-from npro_aif.experiments.rows import LABELS
+from npro_aif.experiments.rows import LABELS, OBJECTIVES
 
 TITLES = {"tmaze": "T-maze", "reactivity": "Reactivity Maze"}
 WANTS = "$q(u_1$ = to the cue$)$"
 BUDGETS = (25, 100, 300, 600, 1000, 1500)  # steps that the table shows
+COLOURS = dict(zip((*(LABELS[kind] for kind in OBJECTIVES), "F_active, paper's switches"), PALETTE, strict=False))
+SMALLEST = 1e-3  # nats: below this a descent counts as finished
 Studies = Mapping[str, Mapping[str, Mapping[str, Any]]]  # by maze and label
 Rewards = Mapping[str, Mapping[str, list[float]]]  # by maze and objective, one for each seed
 
@@ -37,9 +40,9 @@ def _band(axes: Any, x: Any, mean: Any, std: Any, colour: str, label: str) -> No
 
 
 def _free_energy(axes: Any, studies: Mapping[str, Mapping[str, Any]], scenario: str, title: str) -> None:
-    for colour, (label, study) in zip(PALETTE, studies.items(), strict=False):
+    for label, study in studies.items():
         found = study[scenario]
-        _band(axes, found["step"], found["free_energy"], found["free_energy_std"], colour, label)
+        _band(axes, found["step"], found["free_energy"], found["free_energy_std"], COLOURS[label], label)
     axes.set_xlabel("gradient step")
     axes.set_ylabel("free energy $F$ (nats)")
     axes.set_title(title, fontsize=10)
@@ -55,10 +58,16 @@ def curves(studies: Studies) -> Figure:
 
 
 def two_phases(studies: Mapping[str, Mapping[str, Any]]) -> Figure:
-    """F in the T-maze with θ unknown and known."""
+    """How far F is above its lowest value in the T-maze, with θ unknown and known: a second phase is a second step."""
     figure, panels = _panels(2)
     for axes, scenario in zip(panels, ("unknown", "known"), strict=True):
-        _free_energy(axes, studies, scenario, f"θ {scenario}")
+        for label, study in studies.items():
+            energy = np.asarray(study[scenario]["free_energy"])
+            above = np.maximum(energy - energy.min(), SMALLEST)
+            axes.semilogy(study[scenario]["step"], above, color=COLOURS[label], label=label, linewidth=1.6)
+        axes.set_xlabel("gradient step")
+        axes.set_ylabel("$F$ above its lowest (nats)")
+        axes.set_title(f"θ {scenario}", fontsize=10)
     panels[0].legend(frameon=False, fontsize=8)
     return figure
 
@@ -73,9 +82,10 @@ def budget(studies: Studies) -> Figure:
     """How much the first control wants the cue, against the number of steps."""
     figure, panels = _panels(len(studies))
     for axes, (maze, found) in zip(panels, studies.items(), strict=True):
-        for colour, (label, study) in zip(PALETTE, found.items(), strict=False):
-            _band(axes, _cue_steps(study), study["unknown"]["cue"], study["unknown"]["cue_std"], colour, label)
+        for label, study in found.items():
+            _band(axes, _cue_steps(study), study["unknown"]["cue"], study["unknown"]["cue_std"], COLOURS[label], label)
         axes.set_xscale("log")
+        axes.xaxis.set_minor_formatter(NullFormatter())
         axes.set_ylim(-0.03, 1.03)
         axes.set_xlabel("gradient steps")
         axes.set_ylabel(WANTS)
@@ -88,7 +98,8 @@ def learning_rates(studies: Studies) -> Figure:
     """How much the first control wants the cue after all steps, against the learning rate, a point for each seed."""
     figure, panels = _panels(len(studies))
     for axes, (maze, found) in zip(panels, studies.items(), strict=True):
-        for colour, (label, study) in zip(PALETTE, found.items(), strict=False):
+        for label, study in found.items():
+            colour = COLOURS[label]
             rates = [float(rate) for rate in study["rates"]]
             values = [np.mean(each) for each in study["rates"].values()]
             axes.plot(rates, values, color=colour, label=label, linewidth=1.6)
@@ -116,7 +127,8 @@ def rewards(found: Rewards, published: Mapping[str, Mapping[str, tuple[float, fl
         axes.set_ylabel("mean reward")
         axes.set_title(TITLES[maze], fontsize=10)
     handles, labels = panels[0].get_legend_handles_labels()
-    panels[0].legend(handles[:2], labels[:2], frameon=False, fontsize=8)
+    unique = dict(zip(labels, handles, strict=True))
+    panels[0].legend(unique.values(), unique.keys(), frameon=False, fontsize=8)
     return figure
 
 

@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 import npro_aif
 from npro_aif.analysis.style import PALETTE
@@ -134,6 +135,7 @@ def draw(columns: dict[str, dict[str, dict[str, Any]]]) -> Figure:
                 axes.plot(one["free_energy"], style, color=colour, label=solver, markersize=3, linewidth=1.4)
             axes.spines[["top", "right"]].set_visible(False)
             axes.tick_params(labelsize=8)
+            axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     for axes, kind in zip(grid[:, 0], OBJECTIVES, strict=True):
         axes.set_ylabel(f"{LABELS[kind]} (nats)", fontsize=9)
     grid[0, 0].legend(frameon=False, fontsize=8)
