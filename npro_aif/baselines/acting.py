@@ -17,6 +17,7 @@ from npro_aif.baselines.adapter import Goal, Timing
 from npro_aif.baselines.reference import choose, sophisticated, standard_efe
 from npro_aif.baselines.tables import dense_tables, reread
 from npro_aif.beliefs import Filter
+from npro_aif.efe import expected_free_energy
 from npro_aif.language import Belief
 from npro_aif.signature import split
 from npro_aif.world import program_of
@@ -119,7 +120,8 @@ class Acting:
 class ReferenceAgent(Acting):
     """Plans with the exact references from the exact joint belief.
 
-    :param method: ``"efe"`` or ``"sophisticated"``.
+    :param method: ``"efe"``, ``"sophisticated"``, or ``"paper"`` for plans by :func:`npro_aif.expected_free_energy`,
+        which counts over whole sequences (its observations are the planned ones, its preferences the model's own).
     :param sensors: whether observations with ``plan=False`` take part in planning.
     :param goal: ``"seen"`` if planning expects to see how well it goes.
     :param timing: ``"every"`` for the last step's preference at every step.
@@ -137,7 +139,7 @@ class ReferenceAgent(Acting):
         horizon: int,
         max_steps: int | None = None,
         *,
-        method: Method = "sophisticated",
+        method: Method | Literal["paper"] = "sophisticated",
         sensors: bool = True,
         goal: Goal = "silent",
         timing: Timing = "model",
@@ -164,10 +166,14 @@ class ReferenceAgent(Acting):
         tables = reread(dense_tables(self.model, self.belief, horizon, sensors=self.sensors), self.goal, self.timing)
         if self.method == "sophisticated":
             return sophisticated(tables, self.gamma).value
-        found = standard_efe(tables)
-        prior = tables.control[found.plans].sum(1) / self.gamma
-        first, num_controls = found.plans[:, 0], self.signature.num_controls
-        return by_first_control(found.total + prior, first, num_controls, self.gamma, self.stochastic)
+        if self.method == "efe":
+            scores = standard_efe(tables)
+            plans, total = scores.plans, scores.total
+        else:
+            found = expected_free_energy(self.model, self.belief, horizon)
+            plans, total = np.asarray(found.plans), -np.asarray(found.total, np.float64)
+        prior = tables.control[plans].sum(1) / self.gamma
+        return by_first_control(total + prior, plans[:, 0], self.signature.num_controls, self.gamma, self.stochastic)
 
 
 def by_first_control(

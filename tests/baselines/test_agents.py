@@ -8,6 +8,7 @@ import jax
 import numpy as np
 import pytest
 
+import npro_aif as aif
 from npro_aif.baselines import ReferenceAgent, Sophisticated, StandardEFE, make_agent
 from npro_aif.baselines.acting import Acting
 from npro_aif.baselines.make import SOPHISTICATED_GAMMA, SOPHISTICATED_TRANSLATION
@@ -35,6 +36,15 @@ def test_standard_efe_scores_as_the_reference(standard: StandardEFE) -> None:
         assert standard.act(seen) == reference.act(seen)
         theirs, ours = standard._score(2), reference._score(2)
         np.testing.assert_allclose(theirs - theirs.max(), ours - ours.max(), atol=1e-3)
+
+
+def test_plans_by_the_papers_g() -> None:
+    agent = ReferenceAgent(tmaze.tmaze, tmaze.initial_belief(), 2, method="paper")
+    agent.observe(AT_START)
+    G = aif.expected_free_energy(tmaze.tmaze, agent.belief, 2)
+    expected = [-float(np.asarray(G.total)[np.asarray(G.plans)[:, 0] == u].min()) for u in range(4)]
+    ours = agent.scores()
+    np.testing.assert_allclose(ours - ours.max(), np.array(expected) - max(expected), atol=1e-5)
 
 
 def test_perception_is_bayes(standard: StandardEFE) -> None:
