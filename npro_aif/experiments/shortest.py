@@ -18,7 +18,7 @@ def shortest_path(theta: int, state: int, size: int) -> int:
     :param state: the agent's state, as the model counts them.
 
     >>> shortest_path(theta=0, state=0, size=5)
-    12
+    13
     """
     to = successors(theta, size)
     num_goals = 16  # the goal is the last position, in any of its directions and statuses
