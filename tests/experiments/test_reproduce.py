@@ -128,7 +128,7 @@ def test_every_form_says_the_same() -> None:
     console = quiet()
     console.print(rich_table(table, results))
     shown = console.file.getvalue()  # type: ignore[attr-defined]
-    assert f"50% [43, 57] {MARK}" in shown
+    assert f"50% [43,57]{MARK}" in shown
     assert "pip install something" in shown
     figure = picture(table, results)
     assert [axes.get_title() for axes in figure.axes] == [MEASURES[m] for m in table.measures]
