@@ -92,26 +92,27 @@ class CoordinateSolver:
             )
 
     def solve(self, problem: Problem, key: Array, params: Any) -> Solution:
-        """Sweep from the policy in ``params``, and from further key-seeded ones, until q reproduces itself."""
+        """Sweep from ``params``, and from further key-seeded policies and q(θ), until q reproduces itself."""
         if self.restarts == 1:
-            return self._solve(problem, key, params)
+            return self._solve(problem, params)
 
         def restart(i: Array) -> Solution:
             fresh = jax.random.fold_in(key, i)
             other = problem.guide.first_params(fresh, problem.world, problem.num_steps)
-            return self._solve(problem, fresh, jax.tree.map(lambda a, b: jnp.where(i == 0, a, b), params, other))
+            if "parameter_logits" in other:  # the guide's own start, p(θ), is a saddle where θ are symmetric
+                shape = other["parameter_logits"].shape
+                other["parameter_logits"] = jax.random.normal(jax.random.fold_in(fresh, 1), shape)
+            return self._solve(problem, jax.tree.map(lambda a, b: jnp.where(i == 0, a, b), params, other))
 
         every = jax.vmap(restart)(jnp.arange(self.restarts))
         best = jnp.argmin(every.free_energy[:, -1])
         return jax.tree.map(lambda leaf: leaf[best], every)
 
-    def _solve(self, problem: Problem, key: Array, params: Any) -> Solution:
+    def _solve(self, problem: Problem, params: Any) -> Solution:
         world, objective = problem.world, problem.objective
         guide: Any = problem.guide
         learn = guide.learn
-        seeds = {"control_logits": params["control_logits"]} if "control" in learn else {}
-        if "parameter" in learn:  # a q(θ) that is as symmetric as p(θ) would sit on a saddle, whatever the policy
-            seeds["parameter_logits"] = jax.random.normal(jax.random.fold_in(key, 1), world.parameter.shape)
+        seeds = {name: params[name] for name in ("control_logits", "parameter_logits") if name in params}
         first = template(world, guide.posterior(world, seeds, problem.num_steps), learn)
         reference = reference_flow(world, problem.num_steps)
         observation = emissions(world, learn)
