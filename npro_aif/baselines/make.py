@@ -1,8 +1,9 @@
 """Baselines for the paper's tasks: the method's agent with the settings that its row in the tables has.
 
 The settings are the most favourable of those that were tried, some of the reported episodes among them
-(docs/baselines.md has the others, and how they were chosen): Standard EFE with the model's own preferences and information, Sophisticated Inference with pymdp's own
-thresholds and, as these look one step ahead, with the preference at every step.
+(docs/baselines.md has the others, and how they were chosen): Standard EFE with the model's own preferences and
+information, Sophisticated Inference with pymdp's own thresholds and, as these look one step ahead, with the preference
+at every step.
 """
 
 from __future__ import annotations
