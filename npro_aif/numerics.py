@@ -61,7 +61,7 @@ def sum_leading(table: Array) -> Array:
 
 def normalize(weight: Array, axis: int = -1) -> Array:
     """weight over its sum along ``axis``; uniform where the sum is zero."""
-    total = weight.sum(axis, keepdims=True) if axis else sum_leading(weight)[None]
+    total = weight.sum(axis, keepdims=True)
     return jnp.where(total > 0, divide(weight, total), 1.0 / weight.shape[axis])
 
 

@@ -12,6 +12,7 @@ import numpy as np
 import optax
 from jax import Array
 
+from npro_aif.batches import VECTORIZE_BELOW, join, rows, stack
 from npro_aif.checks import check_belief
 from npro_aif.generic import GenericGuide
 from npro_aif.guides import TableGuide, TemporalGuide
@@ -21,16 +22,8 @@ from npro_aif.objectives import Active, Objective
 from npro_aif.plan import Origin, Plan
 from npro_aif.solvers.base import Problem
 from npro_aif.solvers.svi import SVISolver
+from npro_aif.support import Sizes, Support, power_of_two, realign
 from npro_aif.world import Fixed, Program, program_of
-
-PRUNE_FROM = 8  # with fewer parameters there is nothing to gain from leaving some out
-
-
-class Support(NamedTuple):
-    """The parameters that a plan considers, padded to a power of two."""
-
-    theta: Array  # (K,) flat indices
-    valid: Array  # (K,) False for padding
 
 
 class Planner:
@@ -84,18 +77,23 @@ class Planner:
         belief, horizon = _typed(belief, horizon)
         if self.guide.checks_beliefs and is_concrete(belief):
             self.guide.check(compiled.program.world(belief, horizon), compiled.num_steps)
-        support = self._support(compiled.program, belief)
-        start = compiled.warm_start(support, warm)
-        return compiled.solve(compiled.program.fixed, support, belief, horizon, rng_key, start)
+        support = compiled.support(belief)
+        return compiled.solve(
+            compiled.program.fixed, support, belief, horizon, rng_key, compiled.warm_start(support, warm)
+        )
 
-    def batch(self, keys: Array, beliefs: Belief, horizon: int | Array | None = None) -> Plan:
+    def batch(
+        self, keys: Array, beliefs: Belief, horizon: int | Array | None = None, warm: Plan | None = None
+    ) -> Plan:
         """Plan from many beliefs at once: every array of the plan gets a leading batch axis.
 
-        The batch is padded to a power of two, so that a handful of sizes compile, and so is the support of the
-        beliefs, to the largest of them.
+        Beliefs with supports of one size are planned together, so that one with many parameters does not make the
+        others pay; the plan's supports are then padded to the largest.
 
         :param keys: (B,) random keys.
         :param beliefs: a :class:`Belief` whose arrays have a leading axis B.
+        :param horizon: how many steps to look ahead, the same for all.
+        :param warm: the batched plan made one step earlier, to start from.
         """
         count = len(keys)
         if jnp.ndim(beliefs.parameter) != 2 or len(beliefs.parameter) != count or len(beliefs.state) != count:
@@ -105,13 +103,18 @@ class Planner:
             )
         horizon = self._horizon(horizon)
         compiled = self._compiled(Belief(beliefs.parameter[0], beliefs.state[0]), horizon)
-        padding = np.minimum(np.arange(_power_of_two(count)), count - 1)
-        keys, beliefs = jax.tree.map(lambda a: a[padding], (keys, beliefs))
-        beliefs, horizon = _typed(beliefs, horizon)
-        support = self._support(compiled.program, beliefs)
-        start = compiled.warm_start(support, None)
-        plans = compiled.batch(compiled.program.fixed, support, beliefs, horizon, keys, start)
-        return jax.tree.map(lambda a: a[:count], plans)
+        if not is_concrete((beliefs, warm)):
+            return jax.vmap(lambda key, belief, warm: self.solve(key, belief, horizon, warm))(keys, beliefs, warm)
+        supports = [compiled.support(Belief(*row)) for row in zip(beliefs.parameter, beliefs.state, strict=True)]
+        places: dict[int, list[int]] = {}
+        for i, support in enumerate(supports):
+            places.setdefault(compiled.size(support), []).append(i)
+        parts = []
+        for size, place in places.items():
+            group = [supports[i] for i in place]
+            together = rows((keys, beliefs, warm), place)
+            parts.append((np.asarray(place), compiled.plan_group(size, group, *together, horizon)))
+        return join(parts)
 
     def program(self, belief: Belief, horizon: int | None = None) -> Program:
         """The compiled program behind the plans."""
@@ -154,21 +157,6 @@ class Planner:
             self._solvers[key] = Compiled(self, program, num_steps)
         return self._solvers[key]
 
-    def _support(self, program: Program, belief: Belief) -> Support | None:
-        """The parameters that the belief (or any of a batch) holds possible, where leaving out the others pays."""
-        total = program.signature.num_parameters
-        if total < PRUNE_FROM or not is_concrete(belief) or not self._any_horizon():
-            return None
-        possible = [np.flatnonzero(row) for row in np.atleast_2d(np.asarray(belief.parameter) > 0)]
-        size = _power_of_two(max(len(row) for row in possible))
-        if size >= total:
-            return None
-        theta = np.stack([np.resize(np.append(row, np.full(size - len(row), row[0])), size) for row in possible])
-        valid = np.arange(size) < np.array([len(row) for row in possible])[:, None]
-        if belief.parameter.ndim == 1:
-            theta, valid = theta[0], valid[0]
-        return Support(jnp.asarray(theta, jnp.int32), jnp.asarray(valid))
-
 
 class WarmStart(NamedTuple):
     """Tables of logits to start from, and whether to do so."""
@@ -185,9 +173,48 @@ class Compiled:
         self.program = program
         self.num_steps = num_steps
         self.origin = Origin(program, planner.guide, program.signature)
+        self.sizes = Sizes(program.signature.num_parameters)
         self.solve = jax.jit(self._solve)
-        self.batch = jax.jit(jax.vmap(self._solve, (None, 0, 0, None, 0, None)))
+        self.vectorized = jax.jit(jax.vmap(self._solve, (None, 0, 0, None, 0, None)))
+        self.vectorized_warm = jax.jit(jax.vmap(self._solve, (None, 0, 0, None, 0, 0)))
         self._blank: dict[int, WarmStart] = {}
+
+    def support(self, belief: Belief) -> Support | None:
+        """The parameters that the belief holds possible, where its numbers are known and leaving out others pays."""
+        if not is_concrete(belief) or not self.planner._any_horizon():
+            return None
+        return self.sizes.support(np.asarray(belief.parameter))
+
+    def size(self, support: Support | None) -> int:
+        return self.program.signature.num_parameters if support is None else support.size
+
+    def plan_group(
+        self,
+        size: int,
+        supports: list[Support | None],
+        keys: Array,
+        beliefs: Belief,
+        warm: Plan | None,
+        horizon: int | Array,
+    ) -> Plan:
+        """Plans from beliefs whose supports have one size, batched."""
+        count, fixed = len(supports), self.program.fixed
+        starts = [self.warm_start(s, None if warm is None else rows(warm, i)) for i, s in enumerate(supports)]
+        beliefs, horizon = _typed(beliefs, horizon)
+        if size * self.program.signature.num_states * self.program.signature.num_controls >= VECTORIZE_BELOW:
+            return stack(
+                [
+                    self.solve(fixed, supports[i], Belief(*(t[i] for t in beliefs)), horizon, keys[i], starts[i])
+                    for i in range(count)
+                ]
+            )
+        padding = np.minimum(np.arange(power_of_two(count)), count - 1)
+        keys, beliefs, support = rows((keys, beliefs, None if supports[0] is None else stack(supports)), padding)
+        if warm is None:
+            plans = self.vectorized(fixed, support, beliefs, horizon, keys, starts[0])
+        else:
+            plans = self.vectorized_warm(fixed, support, beliefs, horizon, keys, rows(stack(starts), padding))
+        return rows(plans, np.arange(count))
 
     def _solve(
         self, fixed: Fixed, support: Support | None, belief: Belief, horizon: Array, key: Array, start: WarmStart
@@ -228,18 +255,18 @@ class Compiled:
             if warm is not None:
                 raise ValueError("warm: found a plan to start from, expected None with this guide (use TemporalGuide)")
             return WarmStart({}, jnp.asarray(False))
-        size = self.program.signature.num_parameters if support is None else support.theta.shape[-1]
+        size = self.size(support)
         if size not in self._blank:
             self._blank[size] = self._blank_start(size)
         blank = self._blank[size]
         if warm is None:
             return blank
-        same = support is None and warm.theta.shape[-1] == size
-        kept = {
-            name: warm.params[name]
-            for name, table in blank.params.items()
-            if name in warm.params and warm.params[name].shape == table.shape and (same or name == "control_logits")
-        }
+        tables = {name: warm.params.get(name, table) for name, table in blank.params.items()}
+        if is_concrete(warm):
+            every = np.arange(self.program.signature.num_parameters)
+            now = Support(every, every >= 0) if support is None else support
+            tables = realign(tables, Support(warm.theta, warm.valid), now)
+        kept = {name: table for name, table in tables.items() if table.shape == blank.params[name].shape}
         return WarmStart(blank.params | kept, jnp.asarray(True))
 
     def _blank_start(self, size: int) -> WarmStart:
@@ -268,10 +295,6 @@ def _typed(belief: Belief, horizon: int | Array) -> tuple[Belief, Array]:
     """The same numbers with the types that a plan is compiled for: others (weak ones too) would compile it again."""
     probabilities = Belief(*(jnp.asarray(table, jnp.result_type(float)) for table in belief))
     return probabilities, jnp.asarray(horizon, jnp.int32)
-
-
-def _power_of_two(count: int) -> int:
-    return 1 << (count - 1).bit_length()
 
 
 def trim(plan: Plan, horizon: int | Array) -> Plan:

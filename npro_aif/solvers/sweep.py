@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from npro_aif.kernels import Dense, Kernel, time_slice
-from npro_aif.numerics import divide, masked_log_softmax, normalize, sum_leading
+from npro_aif.numerics import divide, masked_log_softmax, sum_leading
 from npro_aif.objectives import Objective
 from npro_aif.temporal import (
     Flow,
@@ -161,7 +161,7 @@ def backward(
         kernel, moving = _move(world, t, arrival, learns_state)  # (U, Θ, X)
         prior = _prior(world, t)
         effort = costs.control[t] - jnp.where(prior > -jnp.inf, prior, 0.0)  # (X, U); Q_t = moving + effort
-        belief = normalize(before[t] + REFERENCE_MASS * reference[t], axis=0)  # (Θ, X) q(θ|x)
+        belief = parameter_given_state(world, before[t] + REFERENCE_MASS * reference[t])
         average = jnp.einsum("i,uix->ux", jnp.ones_like(belief[:, 0]), belief * moving).T + effort
         control = posterior.control[t]
         if "control" in learn:
@@ -181,6 +181,12 @@ def backward(
         cost = (jnp.exp(world.initial) * future).sum(-1)
         q = q._replace(parameter=masked_log_softmax(world.parameter - cost, world.parameter > -jnp.inf))
     return q
+
+
+def parameter_given_state(world: World, joint: Array) -> Array:
+    """q(θ|x) from q(θ,x), (Θ, X); p(θ) at states that nothing can reach."""
+    mass = sum_leading(joint)
+    return jnp.where(mass > 0, divide(joint, mass), jnp.exp(world.parameter)[:, None])
 
 
 def _move(world: World, t: Array, arrival: Array, learns_state: bool) -> tuple[Any, Array]:
