@@ -48,8 +48,8 @@ class Sweeping(NamedTuple):
     sweep: Array  # () how many were made
     posterior: TemporalPosterior
     costs: Costs  # those that the last backward pass used
-    change: Array  # () how much it changed the policy or the costs
-    prints: Array  # (MEMORY,) fingerprints of the latest policies
+    change: Array  # () how much it changed the posterior or the costs
+    prints: Array  # (MEMORY,) fingerprints of the latest posteriors
     cycle: Array  # () the length of a cycle that was met, 0 before
     since: Array  # () sweeps since then
     best: tuple[Array, TemporalPosterior]  # the lowest F so far, and where
@@ -61,7 +61,7 @@ class CoordinateSolver:
     """Coordinate descent with exact minimisers, for :class:`TemporalGuide`.
 
     :param max_sweeps: how many sweeps at most.
-    :param tol: stop when no probability of the policy (and no epistemic cost) changed by more than this.
+    :param tol: stop when no probability of a learned factor (and no epistemic cost) changed by more than this.
     :param restarts: how many key-seeded starts to make; the lowest F is kept. Symmetric worlds have saddles and ties,
         and F_planning has local minima.
     """
@@ -123,10 +123,10 @@ class CoordinateSolver:
             share = jnp.where(state.sweep == 0, 1.0, share)
             costs = jax.tree.map(lambda old, new: old + share * (new - old), state.costs, seen.costs)
             posterior = backward(world, state.posterior, objective, seen.before, reference, costs, learn)
-            moved = jnp.abs(jnp.exp(posterior.control) - jnp.exp(state.posterior.control)).max()
+            moved = distance(posterior, state.posterior)
             gap = jnp.stack([jnp.abs(a - b).max() for a, b in zip(costs, seen.costs, strict=True)]).max()
             change = jnp.maximum(moved, gap)
-            mark = fingerprint(posterior)
+            mark = fingerprint(posterior, costs)
             period = _period(state.prints, mark, state.sweep, self.tol)
             cycle = jnp.where((state.cycle == 0) & (change > self.tol), period, state.cycle)
             lower = seen.free_energy < state.best[0]
@@ -194,14 +194,24 @@ def _params(world: World, posterior: TemporalPosterior) -> dict[str, Array]:
     return params
 
 
-def fingerprint(posterior: TemporalPosterior) -> Array:
-    """One number that tells policies apart: a projection on sin 0, sin 1, …, which look random."""
-    probs = jnp.exp(posterior.control).ravel()
-    return probs @ jnp.sin(jnp.arange(probs.size, dtype=probs.dtype))
+def distance(a: TemporalPosterior, b: TemporalPosterior) -> Array:
+    """By how much two templates differ: the largest change of a probability, of whichever factor."""
+    apart = jax.tree.map(lambda a, b: jnp.abs(jnp.exp(a) - jnp.exp(b)).max(), a, b)
+    return jnp.stack(jax.tree.leaves(apart)).max()
+
+
+def fingerprint(posterior: TemporalPosterior, costs: Costs) -> Array:
+    """One number that tells posteriors apart: a projection on sin 0, sin 1, …, which look random.
+
+    The state factor follows from the policy and the costs.
+    """
+    tables = jnp.exp(posterior.control), jnp.exp(posterior.parameter), *costs
+    numbers = jnp.concatenate([table.ravel() for table in tables])
+    return numbers @ jnp.sin(jnp.arange(numbers.size, dtype=numbers.dtype))
 
 
 def _period(prints: Array, mark: Array, sweep: Array, tol: float) -> Array:
-    """After how many sweeps the policy came back (at least 2), 0 if it did not."""
+    """After how many sweeps the posterior came back (at least 2), 0 if it did not."""
     ages = jnp.arange(1, MEMORY + 1)
     same = (jnp.abs(prints - mark) <= tol) & (ages >= 2) & (ages <= sweep)
     return jnp.where(same.any(), jnp.argmax(same) + 1, 0)
