@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -14,13 +14,22 @@ from jax import Array
 from npro_aif.checks import check_belief
 from npro_aif.errors import ImpossibleObservation
 from npro_aif.language import Belief
-from npro_aif.numerics import normalize
+from npro_aif.numerics import divide, normalize, safe_log
 from npro_aif.signature import Site, flat_index
 from npro_aif.world import Fixed, Program, program_of
 
 UNSEEN = -1  # stands for an observation site that was not observed
 UNMOVED = -1  # stands for no control: the observation before the first move
 FEWEST, GROWTH = 16, 8  # the sizes to which the possible parameters are padded: 16, 128, …
+MOST_AT_ONCE = 2**21  # entries of p(x, θ) that are updated together; more go in parts, so that memory stays small
+
+
+class Part(NamedTuple):
+    """The update of some parameters."""
+
+    parameter: Array  # (K,) p(θ) among them
+    state: Array  # (K, X) p(x|θ)
+    log_mass: Array  # (sites + 1,) log of their joint probability with what was seen: at first, and at each site
 
 
 class Filter:
@@ -33,6 +42,8 @@ class Filter:
         self.program = program
         self.sites: tuple[Site, ...] = program.signature.observation + program.signature.sensor
         self._update = jax.jit(self._bayes)
+        at_once = max(1, MOST_AT_ONCE // program.signature.num_states)
+        self._at_once = 1 << (at_once.bit_length() - 1)  # how many parameters go together: a power of two
 
     def __call__(
         self,
@@ -47,17 +58,20 @@ class Filter:
         seen = np.asarray(self._observed(observation), np.int32)
         move = UNMOVED if control is None else flat_index(control, self.program.signature.control, "control")
         support = self._support(np.asarray(belief.parameter))
-        updated, masses = self._update(self.program.fixed, belief, support, np.int32(move), seen)
-        masses = np.asarray(masses)
-        if not (masses > 0).all() and not ignore_impossible:
-            site = self.sites[int(np.argmax(~(masses > 0)))]
-            value = int(seen[self.sites.index(site)])
-            when = "" if step is None else f" at step {step}"
-            raise ImpossibleObservation(
-                f"site '{site.name}'{when}: observed {site.label(value)} ({value}), to which the model gives "
-                "probability zero under the current belief"
-            )
-        return updated
+        while True:
+            updated, possible = self._update(self.program.fixed, belief, support, np.int32(move), seen)
+            impossible = ~np.asarray(possible)
+            if not impossible.any():
+                return updated
+            first = int(np.argmax(impossible))
+            site, value = self.sites[first], int(seen[first])
+            if not ignore_impossible:
+                when = "" if step is None else f" at step {step}"
+                raise ImpossibleObservation(
+                    f"site '{site.name}'{when}: observed {site.label(value)} ({value}), to which the model gives "
+                    "probability zero under the current belief"
+                )
+            seen[first] = UNSEEN
 
     def _observed(self, observation: int | Mapping[str, int]) -> list[int]:
         """What was observed, in the order of the sites; sites that are not mentioned were not observed."""
@@ -78,38 +92,70 @@ class Filter:
         ]
 
     def _support(self, parameter: np.ndarray) -> np.ndarray | None:
-        """The parameters that are possible, padded with Θ; None where that leaves nothing out."""
+        """The parameters that are possible, padded with Θ; None where that leaves nothing out and all go together."""
         possible = np.flatnonzero(parameter)
         size = FEWEST
         while size < len(possible):
             size *= GROWTH  # every size compiles once
         if size >= len(parameter):
-            return None
+            if len(parameter) <= self._at_once:
+                return None
+            size = len(parameter)
+        if size > self._at_once:
+            size = -(-size // self._at_once) * self._at_once
         return np.append(possible, np.full(size - len(possible), len(parameter))).astype(np.int32)
 
     def _bayes(
         self, fixed: Fixed, belief: Belief, support: Array | None, control: Array, seen: Array
     ) -> tuple[Belief, Array]:
+        """The belief, and whether what was seen is possible, by site."""
+        part = functools.partial(self._part, fixed, belief, control, seen)
+        in_parts = support is not None and len(support) > self._at_once
+        parameter, state, log_mass = self._each(part, support) if in_parts else part(support)
+        parameter = parameter / parameter.sum()
+        if support is not None:  # put back what was left out: it stays impossible, and its states do not matter
+            parameter = jnp.zeros_like(belief.parameter).at[support].set(parameter, mode="drop")
+            state = jnp.full_like(belief.state, 1 / state.shape[1]).at[support].set(state, mode="drop")
+        return Belief(parameter, state), log_mass[1:] > -jnp.inf
+
+    def _each(self, part: Callable[[Array], Part], support: Array) -> Part:
+        """The parts of a large support, one after the other, as one."""
+        groups = support.reshape(-1, self._at_once)
+        shapes = jax.eval_shape(part, groups[0])
+        nothing = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
+        nothing = nothing._replace(log_mass=jnp.full_like(nothing.log_mass, -jnp.inf))
+
+        def some(theta: Array) -> Part:  # padding comes last, so that whole parts of it are skipped
+            return jax.lax.cond(theta[0] < self.program.signature.num_parameters, part, lambda _: nothing, theta)
+
+        parts = jax.lax.map(some, groups)
+        most = parts.log_mass.max(0)
+        share = jnp.exp(parts.log_mass[:, -1:] - jnp.where(most[-1] > -jnp.inf, most[-1], 0.0))
+        return Part((parts.parameter * share).ravel(), parts.state.reshape(len(support), -1), most)
+
+    def _part(self, fixed: Fixed, belief: Belief, control: Array, seen: Array, support: Array | None) -> Part:
+        """Bayes on some parameters (Θ stands for padding), or on all."""
         num_parameters = self.program.signature.num_parameters
         theta = None if support is None else jnp.minimum(support, num_parameters - 1)
         valid = None if support is None else support < num_parameters
-        world = self.program.bind(fixed, belief, 1, theta, valid)
+        only = jnp.maximum(control, 0)
+        world = self.program.bind(fixed, belief, 1, theta, valid, only)
         joint = jnp.exp(world.parameter)[:, None] * jnp.exp(world.initial)
-        moved = world.state.at(0).given(jnp.maximum(control, 0)).push(joint[None])
-        joint = jnp.where(control == UNMOVED, joint, moved)
-        masses = []
+
+        def push(joint: Array) -> Array:
+            return world.state.at(0).given(only).push(joint[None])
+
+        joint = jax.lax.cond(control == UNMOVED, lambda joint: joint, push, joint)
+        total = joint.sum()
+        log_mass = [safe_log(total)]
+        joint = divide(joint, total)
         for i, site in enumerate(self.sites):
             kernel = (world.observation | world.sensor)[site.name].at(0)
-            weighted = joint * jnp.where(seen[i] == UNSEEN, 1.0, kernel.likelihood(jnp.maximum(seen[i], 0)))
-            total = weighted.sum()
-            masses.append(total)
-            joint = jnp.where(total > 0, weighted / jnp.where(total > 0, total, 1.0), joint)  # or ignore it
-        parameter, state = joint.sum(1), normalize(joint)
-        if support is not None:  # put back what was left out: it stays impossible, and its states do not matter
-            parameter = jnp.zeros(num_parameters, joint.dtype).at[support].set(parameter, mode="drop")
-            blank = jnp.full((num_parameters, joint.shape[1]), 1 / joint.shape[1], joint.dtype)
-            state = blank.at[support].set(state, mode="drop")
-        return Belief(parameter / parameter.sum(), state), jnp.stack(masses) if masses else jnp.ones(1)
+            joint = joint * jnp.where(seen[i] == UNSEEN, 1.0, kernel.likelihood(jnp.maximum(seen[i], 0)))
+            total = joint.sum()
+            log_mass.append(log_mass[-1] + safe_log(total))
+            joint = divide(joint, total)  # at every site: the product of many could underflow
+        return Part(joint.sum(1), normalize(joint), jnp.stack(log_mass))
 
 
 def update_belief(

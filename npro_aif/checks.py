@@ -183,13 +183,18 @@ class ScalarRuns(NamedTuple):
     flat: dict[int, np.ndarray]  # by axis, (n,)
 
 
-def scalar_runs(signature: Signature, num_steps: int) -> ScalarRuns:
+def scalar_runs(signature: Signature, num_steps: int, theta: np.ndarray) -> ScalarRuns:
+    """Draw assignments.
+
+    :param theta: the parameters on their axis, flat indices.
+    """
     rng = np.random.default_rng(0)
     flat: dict[int, np.ndarray] = {TIME: rng.integers(0, num_steps, SCALAR_CHECKS)}
     values: dict[str, Array] = {}
     for axis, (sites, suffix) in site_axes(signature).items():
-        flat[axis] = rng.integers(0, product(sites), SCALAR_CHECKS)
-        values |= {name + suffix: value for name, value in split(flat[axis], sites).items()}
+        flat[axis] = rng.integers(0, len(theta) if axis == THETA else product(sites), SCALAR_CHECKS)
+        drawn = theta[flat[axis]] if axis == THETA else flat[axis]
+        values |= {name + suffix: value for name, value in split(drawn, sites).items()}
     return ScalarRuns(jax.device_put(values), jnp.asarray(flat[TIME] + 1), flat)
 
 

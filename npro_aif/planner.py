@@ -150,8 +150,7 @@ class Planner:
         if key not in self._solvers:
             program = program_of(self.model, belief, num_steps)
             with jax.core.eval_context():
-                uniform = jax.tree.map(lambda a: np.full(np.shape(a), 1 / np.shape(a)[-1]), belief)
-                world = program.world(uniform, num_steps)
+                world = program.example()
                 self.guide.check(world, num_steps)
                 self.solver.check(Problem(world, self.guide, self.objective, num_steps))
             self._solvers[key] = Compiled(self, program, num_steps)

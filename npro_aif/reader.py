@@ -224,10 +224,17 @@ def row_faults(probs: Array) -> tuple[Array, Array]:
 
 
 def check_rows(reading: Reading) -> None:
-    """Refuse probabilities that are negative or do not sum to one (in a reading whose values are known)."""
+    """Refuse what is no distribution, in a reading whose values are known.
+
+    Probabilities that are negative or do not sum to one, and certain outcomes that are out of range.
+    """
     for draw in reading.draws:
         total, least = (float(fault) for fault in draw.faults)
         name = ", ".join(draw.names)
+        if draw.index is not None:
+            low, high, last = int(draw.index.min()), int(draw.index.max()), draw.sizes[0] - 1
+            if low < 0 or high > last:
+                raise ModelError(f"site '{name}': found an index that runs over {low}..{high}, expected 0..{last}")
         if not abs(total - 1) <= ROW_SUM_TOLERANCE:
             raise ModelError(f"site '{name}': found a probability row that sums to {total:.6g}, expected 1")
         if least < 0:

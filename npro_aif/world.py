@@ -2,12 +2,14 @@
 
 :func:`compile_program` finds a model's sites and checks it; :meth:`Program.world` evaluates it once with every site
 on an axis of its own, which yields the :class:`World`: p(θ), p(x0|θ), p(u|x), p(x'|x,u,θ), p(y|x,θ) and the
-preferences. The part that depends on neither belief nor horizon is evaluated once and kept.
+preferences. The part that depends on neither belief nor horizon is evaluated once and kept; in a large world only
+what does not depend on θ either, and :meth:`Program.bind` evaluates the rest for the θ that are asked for.
 """
 
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -17,22 +19,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from npro_aif.axes import (
-    CONTROL,
-    FIRST_OBSERVATION,
-    NEXT,
-    NUM_SLICE_AXES,
-    RESERVED,
-    STATE,
-    THETA,
-    TIME,
-    axis_name,
-    axis_sizes,
-    enumerated_values,
-    observed_on,
-    on_axis,
-    site_axes,
-)
+from npro_aif.assembly import World, assemble, is_table
+from npro_aif.axes import CONTROL, THETA, TIME, enumerated_values, on_axis, site_axes
 from npro_aif.checks import (
     check_against_scalars,
     check_belief,
@@ -42,60 +30,21 @@ from npro_aif.checks import (
     scalar_runs,
 )
 from npro_aif.errors import ModelError
-from npro_aif.kernels import Dense, Index, Kernel, select_parameters
+from npro_aif.kernels import Index
 from npro_aif.language import Belief, check_horizon
-from npro_aif.reader import Draw, Reading, check_preferences, check_rows, read
-from npro_aif.signature import Signature, Site, join, split
+from npro_aif.reader import Reading, check_preferences, check_rows, read
+from npro_aif.signature import Signature, join, split
 
-MAY_DEPEND = {  # kind: the axes that its table may have
-    "parameter": {THETA},
-    "initial": {THETA, STATE},
-    "control": {TIME, STATE, CONTROL},
-    "state": {TIME, THETA, STATE, CONTROL, NEXT},
-    "observation": {TIME, THETA, NEXT},
-    "sensor": {TIME, THETA, NEXT},
-}
-REMEDY = {
-    "parameter": "draw parameters from the belief alone",
-    "initial": "draw the present state from the belief given the parameters",
-    "control": "a control's prior may depend on the previous state only (the agent does not see θ, and what it "
-    "observed is in its belief)",
-    "state": "a state depends on the previous state, the controls and the parameters",
-    "observation": "put what it needs (the control, or the previous state) into the state, as a further state site",
-}
+__all__ = ["Fixed", "Program", "World", "compile_program", "program_of"]
 
-
-class World(NamedTuple):
-    """The planning problem as tables; an axis on which a table does not depend has size 1."""
-
-    parameter: Array  # (Θ,) log p(θ)
-    initial: Array  # (Θ, X) log p(x0|θ)
-    control: Array  # (T|1, X|1, U) log p(u|x)
-    state: Kernel  # (T|1, Θ|1, X|1, U|1, X') p(x'|x,u,θ)
-    observation: dict[str, Kernel]  # by site, (T|1, Θ|1, X', Y) p(y|x',θ)
-    sensor: dict[str, Kernel]  # as observation, for belief updates only
-    preference: dict[str, Array]  # by name, (T|1, Θ|1, X|1, U|1, X'|1) log p̂
-    observation_preference: dict[str, tuple[Array, ...]]  # by observation site, (T|1, Θ|1, X'|1, Y) log p̂
-    horizon: Array  # () the number of steps that count
-    theta: Array  # (Θ,) the flat parameter index of each row
-    signature: Signature
-
-    def select(self, theta: Array) -> World:
-        """The world's kernels and preferences with only the rows ``theta`` of the parameters."""
-
-        def pick(table: Any) -> Any:
-            if table is None:
-                return None
-            return table.select(theta) if isinstance(table, Kernel) else select_parameters(table, theta)
-
-        fields = ("state", "observation", "sensor", "preference", "observation_preference")
-        return self._replace(**{f: jax.tree.map(pick, getattr(self, f), is_leaf=_is_table) for f in fields})
+MOST_FROZEN = 2**26  # entries of the tables that are kept (256 MB); a world with more is large
+SAMPLE = 64  # how many parameters a large world is checked at
 
 
 class Fixed(NamedTuple):
     """What stays the same from plan to plan, handed to compiled code as arguments (XLA would fold constants)."""
 
-    tables: World  # those that depend on neither belief nor horizon; None elsewhere
+    tables: World  # those that depend on neither belief nor horizon (nor θ, in a large world); None elsewhere
     values: dict[str, Array]  # every site's values on its axis
     t: Array  # the times on theirs
 
@@ -114,6 +63,7 @@ class Program:
         self.sizes = {
             site.name + suffix: site.size for sites, suffix in site_axes(signature).values() for site in sites
         }
+        self.sample: np.ndarray | None = None  # the parameters at which a large world was checked; None for all
         self.fixed = self._freeze()
         self._bind = jax.jit(self.bind)
 
@@ -124,37 +74,58 @@ class Program:
         horizon: int | Array,
         theta: Array | None = None,
         valid: Array | None = None,
+        control: Array | None = None,
     ) -> World:
         """The world at a belief and a horizon.
 
         :param theta: the flat parameter indices to keep, (K,); all by default.
         :param valid: which of them count; the others are padding and get probability zero.
+        :param control: the only control that will be asked for, (), flat: tables that are evaluated here, as those of
+            a large world are, then have no axis for it.
         """
         values, tables = fixed.values, fixed.tables
         if theta is not None:
-            kept = split(theta, self.signature.parameter)
-            values = values | {name: value.reshape((-1,) + (1,) * (-THETA - 1)) for name, value in kept.items()}
-            tables = tables.select(theta)._replace(theta=theta)
+            values, tables = values | self._values(THETA, theta), tables.select(theta)
+        if control is not None:
+            values = values | self._values(CONTROL, control[None])
         world = self._world(belief, jnp.asarray(horizon), values, fixed.t)
-        world = jax.tree.map(lambda a, b: b if a is None else a, tables, world, is_leaf=_is_table)
+        world = jax.tree.map(lambda a, b: _guarded(b) if a is None else a, tables, world, is_leaf=is_table)
         return world if valid is None else world._replace(parameter=jnp.where(valid, world.parameter, -jnp.inf))
 
     def world(self, belief: Belief, horizon: int | Array) -> World:
         """:meth:`bind` with this program's own fixed part, compiled."""
         return self._bind(self.fixed, belief, jnp.asarray(horizon))
 
+    def example(self) -> World:
+        """The world at the uniform belief and the largest horizon; of a large one the parameters it was checked at."""
+        return self._bind(self.fixed, self._uniform(), jnp.asarray(self.num_steps), self.sample)
+
+    def _uniform(self) -> Belief:
+        num_parameters, num_states = self.signature.num_parameters, self.signature.num_states
+        shapes = (num_parameters,), (num_parameters, num_states)
+        return Belief(*(jax.device_put(np.full(s, 1 / s[-1], jnp.result_type(float))) for s in shapes))
+
+    def _values(self, axis: int, flat: Array) -> dict[str, Array]:
+        """The values of an axis' sites at these flat indices, by full name."""
+        sites, suffix = site_axes(self.signature)[axis]
+        return {name + suffix: on_axis(value, axis) for name, value in split(flat, sites).items()}
+
     def _freeze(self) -> Fixed:
         """Evaluate the program once, check its numbers, and keep what depends on neither belief nor horizon."""
         with jax.core.eval_context():  # even where a plan is being traced, these are numbers
-            num_parameters, num_states = self.signature.num_parameters, self.signature.num_states
-            shapes = (num_parameters,), (num_parameters, num_states)
-            belief = Belief(*(jax.device_put(np.full(shape, 1 / shape[-1])) for shape in shapes))
-            values = jax.device_put(enumerated_values(self.signature, np.arange(num_parameters, dtype=np.int32)))
+            every = np.arange(self.signature.num_parameters, dtype=np.int32)
+            values = jax.device_put(enumerated_values(self.signature, every))
             t = jnp.asarray(on_axis(np.arange(1, self.num_steps + 1, dtype=np.int32), TIME))
-            runs = scalar_runs(self.signature, self.num_steps)
-            arguments = belief, jnp.asarray(self.num_steps), values, t
+            arguments = self._uniform(), jnp.asarray(self.num_steps), values, t
             changing = len(jax.tree.leaves(arguments[:2]))
-            varies = depends_on_first(jax.make_jaxpr(self._world)(*arguments).jaxpr, changing)
+            abstract = jax.make_jaxpr(self._world)(*arguments)
+            varies = depends_on_first(abstract.jaxpr, changing)
+            entries = sum(math.prod(a.shape) for a, v in zip(abstract.out_avals, varies, strict=True) if not v)
+            self.sample = _sample(len(every), entries)
+            theta = every if self.sample is None else self.sample
+            if self.sample is not None:
+                arguments = *arguments[:2], values | self._values(THETA, jnp.asarray(theta)), t
+            runs = scalar_runs(self.signature, self.num_steps, theta)
             readings: list[Reading] = []  # its static parts; the arrays come out of the compiled function
 
             def evaluate(*arguments: Any) -> tuple[Any, World, Any]:
@@ -176,9 +147,12 @@ class Program:
             check_against_scalars(reading, scalars, runs.flat)
             check_rows(reading)
             check_carry(reading, self.signature)
-            tables, structure = jax.tree.flatten(world, is_leaf=_is_table)
-            kept = [None if varying else _with_groups(table) for varying, table in zip(varies, tables, strict=True)]
-            return Fixed(jax.tree.unflatten(structure, kept), values, t)
+            tables, structure = jax.tree.flatten(world, is_leaf=is_table)
+            kept = [None if varying else table for varying, table in zip(varies, tables, strict=True)]
+            fixed = jax.tree.unflatten(structure, kept)._replace(theta=None)
+            if self.sample is not None:
+                fixed = fixed.without_parameters()
+            return Fixed(jax.tree.map(_with_groups, fixed, is_leaf=is_table), values, t)
 
     def _theta(self, values: Mapping[str, Array]) -> Array:
         parameters = {site.name: values[site.name].reshape(-1) for site in self.signature.parameter}
@@ -211,12 +185,24 @@ class Program:
         return reading
 
 
-def _is_table(node: Any) -> bool:
-    return node is None or isinstance(node, Kernel)
+def _sample(num_parameters: int, entries: int) -> np.ndarray | None:
+    """The parameters at which to check a world whose tables would have so many entries; None for all, if not large."""
+    if entries <= MOST_FROZEN or num_parameters <= 2:
+        return None
+    count = max(2, min(SAMPLE, MOST_FROZEN * num_parameters // entries))  # two: with one, θ would not show
+    drawn = np.random.default_rng(0).choice(num_parameters, count, replace=False)
+    return np.sort(drawn).astype(np.int32)
 
 
 def _with_groups(table: Any) -> Any:
     return table.grouped() if isinstance(table, Index) and table.index.ndim == 4 else table
+
+
+def _guarded(table: Any) -> Any:
+    """A table that was evaluated for θ which nobody checked: no outcome may lie outside of its range."""
+    if not isinstance(table, Index):
+        return table
+    return _with_groups(Index(jnp.clip(table.index, 0, table.size - 1), table.size))
 
 
 def compile_program(model: Callable[..., Any], belief: Belief, horizon: int) -> Program:
@@ -244,156 +230,6 @@ def program_of(model: Callable[..., Any], belief: Belief, horizon: int) -> Progr
     if not slot:
         slot.append(compile_program(model, belief, horizon))
     return slot[0]
-
-
-def assemble(reading: Reading, signature: Signature, num_steps: int, horizon: Array, theta: Array) -> World:
-    """Put the recorded tables of one evaluation together into a World."""
-    sizes = axis_sizes(signature, len(theta), num_steps)
-    lay = functools.partial(_lay, signature=signature, sizes=sizes)
-    groups: dict[str, list[Draw]] = {"parameter": [], "initial": [], "control": [], "state": []}
-    kernels: dict[str, dict[str, Kernel]] = {"observation": {}, "sensor": {}}
-    for draw in reading.draws:
-        kind = "initial" if draw.initial else draw.kind
-        laid = draw._replace(
-            log=None if draw.log is None else lay(draw.log, draw.names[0], kind, outcome=True),
-            index=None if draw.index is None else lay(draw.index, draw.names[0], kind, outcome=False),
-        )
-        if kind in kernels:
-            kernels[kind][draw.names[0]] = _observation_kernel(laid)
-        else:
-            groups[kind].append(laid)
-
-    state_values = split(np.arange(signature.num_states), signature.state)
-    control_values = split(np.arange(signature.num_controls), signature.control)
-    parameter = _product(groups["parameter"], split(theta, signature.parameter), THETA)
-    initial = _product(groups["initial"], state_values, STATE)
-    control = _product(groups["control"], control_values, CONTROL)
-    edges, by_observation = _preferences(reading, signature, lay)
-    num = signature.num_states
-    return World(
-        parameter=jnp.broadcast_to(parameter.reshape(-1), (len(theta),)),
-        initial=jnp.broadcast_to(initial[0, :, :, 0, 0], (len(theta), num)),
-        control=control[:, 0, :, :, 0],
-        state=_transition(groups["state"], signature, state_values),
-        observation=kernels["observation"],
-        sensor=kernels["sensor"],
-        preference=edges,
-        observation_preference=by_observation,
-        horizon=horizon,
-        theta=theta,
-        signature=signature,
-    )
-
-
-def _lay(
-    table: Array, name: str, kind: str, *, outcome: bool, signature: Signature, sizes: dict[int, int]
-) -> Array:
-    """Check the axes of a recorded table and order them (t, θ, x, u, x'[, outcome])."""
-    ndim = len(sizes)
-    batch = table.shape[: table.ndim - outcome]
-    fits = len(batch) <= ndim and all(size in (1, sizes[i - len(batch)]) for i, size in enumerate(batch))
-    if not fits:
-        raise ModelError(
-            f"site '{name}': found a table of batch shape {batch} that does not fit the axes of the sites; an "
-            "index broadcasts wrongly: expected TABLE[x, u] with the outcome last, not TABLE[:, x]"
-        )
-    for i, size in enumerate(batch):
-        axis = i - len(batch)
-        if size > 1 and axis not in MAY_DEPEND[kind]:
-            raise ModelError(
-                f"site '{name}': found a distribution that depends on {axis_name(axis, signature)}; expected: "
-                f"{REMEDY['observation' if kind == 'sensor' else kind]}"
-            )
-    table = table.reshape((1,) * (ndim - len(batch)) + table.shape)
-    table = table.reshape(table.shape[ndim - NUM_SLICE_AXES :])  # the axes of observations are all 1
-    order = [NUM_SLICE_AXES + axis for axis in (TIME, THETA, STATE, CONTROL, NEXT, RESERVED)]
-    table = table.transpose(*order, *([NUM_SLICE_AXES] if outcome else []))
-    return table.squeeze(NUM_SLICE_AXES - 1)
-
-
-def _product(draws: list[Draw], values: Mapping[str, Array], axis: int) -> Array:
-    """Σ over draws of log p at the values along their shared flat axis, (t, θ, x, u, x') ordered."""
-    position = {THETA: 1, STATE: 2, CONTROL: 3, NEXT: 4}[axis]
-    total = jnp.zeros((1,) * 5)
-    for draw in draws:
-        sites = tuple(Site(n, s) for n, s in zip(draw.names, draw.sizes, strict=True))
-        outcome = join(values, sites)
-        log = draw.log if draw.log is not None else Index(draw.index, sites[0].size).table()
-        if log.shape[position] == 1:  # (…, 1, …, K) → outcome onto the shared axis
-            chosen = jnp.moveaxis(jnp.take(log, outcome, axis=-1), -1, position).squeeze(position + 1)
-        else:
-            index = outcome.reshape((-1,) + (1,) * (5 - position))
-            chosen = jnp.take_along_axis(log, index.reshape((1,) * position + index.shape), axis=-1)[..., 0]
-        total = total + chosen
-    return total
-
-
-def _transition(draws: list[Draw], signature: Signature, values: Mapping[str, Array]) -> Kernel:
-    """The state sites of a slice as one kernel; one index table if all of them are certain."""
-    if any(draw.index is None for draw in draws):
-        return Dense(_product(draws, values, NEXT))
-    strides = {}
-    stride = signature.num_states
-    for site in signature.state:
-        stride //= site.size
-        strides[site.name] = stride
-    flat: Array = jnp.zeros((1,) * 5, jnp.int32)  # earlier sites' outcomes, later ones still at zero
-    for draw in draws:
-        index = draw.index
-        if index.shape[4] > 1:  # depends on a state site drawn before it in the same slice
-            shape = jnp.broadcast_shapes(flat.shape[:4], index.shape[:4])
-            index = jnp.take_along_axis(
-                jnp.broadcast_to(index, (*shape, index.shape[4])), jnp.broadcast_to(flat, (*shape, 1)), axis=-1
-            )
-        flat = flat + index * strides[draw.names[0]]
-    return Index(flat[..., 0], signature.num_states)
-
-
-def _observation_kernel(draw: Draw) -> Kernel:
-    """(t, θ, 1, 1, x'[, y]) → (t, θ, x'[, y])."""
-    if draw.index is not None:
-        return Index(draw.index[:, :, 0, 0], draw.sizes[0])
-    return Dense(draw.log[:, :, 0, 0])
-
-
-def _preferences(
-    reading: Reading, signature: Signature, lay: Callable[..., Array]
-) -> tuple[dict[str, Array], dict[str, tuple[Array, ...]]]:
-    """Split the preferences into those on (x, u, x', θ) and those on an observation (with x', θ)."""
-    edges: dict[str, Array] = {}
-    by_observation: dict[str, tuple[Array, ...]] = {site.name: () for site in signature.observation}
-    for factor in reading.factors:
-        shape = dict(zip(range(-factor.log.ndim, 0), factor.log.shape, strict=True))
-        involved = [axis for axis, size in shape.items() if axis <= FIRST_OBSERVATION and size > 1]
-        if not involved:
-            edges[factor.name] = lay(factor.log, factor.name, "state", outcome=False)
-            continue
-        names = [observed_on(axis, signature).name for axis in reversed(involved)]  # in program order
-        if len(names) > 1:
-            raise ModelError(
-                f"preference '{factor.name}': found a dependence on the observations {' and '.join(names)} jointly, "
-                "expected one observation site"
-            )
-        if names[0] not in by_observation:
-            raise ModelError(
-                f"preference '{factor.name}': found a dependence on '{names[0]}', which has plan=False, expected an "
-                "observation that takes part in planning"
-            )
-        for axis in (STATE, CONTROL):
-            if shape[axis] > 1:
-                raise ModelError(
-                    f"preference '{factor.name}': found a dependence on the observation '{names[0]}' and on "
-                    f"{axis_name(axis, signature)} jointly, expected one or the other"
-                )
-        by_observation[names[0]] += (_lay_observed(factor.log, involved[0]),)
-    return edges, by_observation
-
-
-def _lay_observed(log: Array, axis: int) -> Array:
-    """A preference on one observation, ordered (t, θ, x', y)."""
-    log = jnp.moveaxis(log, axis, -1)  # (…, x', u, x, θ, t, reserved, y): the axes left of x' are all 1
-    log = log.reshape(log.shape[-NUM_SLICE_AXES - 1 :])
-    return log.transpose(4, 3, 0, 6, 1, 2, 5)[..., 0, 0, 0]
 
 
 def depends_on_first(jaxpr: Any, count: int) -> list[bool]:
