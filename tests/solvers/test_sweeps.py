@@ -31,7 +31,7 @@ def solve(random: RandomWorld, objective: Objective, **settings: Any) -> Plan:
 
 def numbers(random: RandomWorld, plan: Plan) -> TemporalTables:
     """The plan's posterior as probabilities, over all axes."""
-    q: Any = plan.complete()
+    q: Any = jax.jit(Plan.complete)(plan)
 
     def full(kernel: Any, shape: tuple[int, ...]) -> np.ndarray:
         return np.broadcast_to(np.exp(np.asarray(kernel.table())), shape)
