@@ -17,6 +17,7 @@ from npro_aif.checks import check_belief
 from npro_aif.generic import GenericGuide
 from npro_aif.guides import TableGuide, TemporalGuide
 from npro_aif.language import Belief, check_horizon
+from npro_aif.limits import check_memory, thin
 from npro_aif.numerics import is_concrete
 from npro_aif.objectives import Active, Objective
 from npro_aif.plan import Origin, Plan
@@ -35,6 +36,9 @@ class Planner:
     :param solver: :class:`SVISolver` with Adam by default.
     :param max_horizon: the largest horizon; by default the first call's. With a temporal guide every horizon up to
         it runs the same compiled code; the other guides compile once for each horizon.
+    :param max_parameters: plan with at most so many of the parameters that a belief holds possible, drawn by their
+        probabilities (see :func:`npro_aif.limits.thin`); with all of them by default, which in a large world can be
+        too many. The plan's ``belief`` is the one that was planned with.
     """
 
     def __init__(
@@ -44,15 +48,19 @@ class Planner:
         objective: Objective | None = None,
         solver: Any = None,
         max_horizon: int | None = None,
+        max_parameters: int | None = None,
     ):
         if max_horizon is not None:
             check_horizon(max_horizon)
+        if max_parameters is not None and max_parameters < 1:
+            raise ValueError(f"max_parameters: found {max_parameters}, expected at least 1")
         guide = TemporalGuide(model) if guide is None else guide
         self.model = model
         self.guide = guide if isinstance(guide, TableGuide) else GenericGuide(model, guide)
         self.objective = Active() if objective is None else objective
         self.solver = SVISolver(optax.adam(0.05)) if solver is None else solver
         self.max_horizon = max_horizon
+        self.max_parameters = max_parameters
         self.num_traces = 0  # how often planning code was traced: once for each shape
         self._solvers: dict[tuple[int, str], Compiled] = {}
 
@@ -77,6 +85,7 @@ class Planner:
         belief, horizon = _typed(belief, horizon)
         if self.guide.checks_beliefs and is_concrete(belief):
             self.guide.check(compiled.program.world(belief, horizon), compiled.num_steps)
+        belief = self._thinned(belief)
         support = compiled.support(belief)
         return compiled.solve(
             compiled.program.fixed, support, belief, horizon, rng_key, compiled.warm_start(support, warm)
@@ -105,6 +114,7 @@ class Planner:
         compiled = self._compiled(Belief(beliefs.parameter[0], beliefs.state[0]), horizon)
         if not is_concrete((beliefs, warm)):
             return jax.vmap(lambda key, belief, warm: self.solve(key, belief, horizon, warm))(keys, beliefs, warm)
+        beliefs = self._thinned(beliefs)
         supports = [compiled.support(Belief(*row)) for row in zip(beliefs.parameter, beliefs.state, strict=True)]
         places: dict[int, list[int]] = {}
         for i, support in enumerate(supports):
@@ -115,6 +125,13 @@ class Planner:
             together = rows((keys, beliefs, warm), place)
             parts.append((np.asarray(place), compiled.plan_group(size, group, *together, horizon)))
         return join(parts)
+
+    def _thinned(self, belief: Belief) -> Belief:
+        """The belief, or each of a batch, with at most ``max_parameters`` parameters; a traced one as it is."""
+        if self.max_parameters is None or not is_concrete(belief):
+            return belief
+        kept = np.apply_along_axis(thin, -1, np.asarray(belief.parameter), self.max_parameters)
+        return Belief(jnp.asarray(kept), belief.state)
 
     def program(self, belief: Belief, horizon: int | None = None) -> Program:
         """The compiled program behind the plans."""
@@ -182,7 +199,10 @@ class Compiled:
         """The parameters that the belief holds possible, where its numbers are known and leaving out others pays."""
         if not is_concrete(belief) or not self.planner._any_horizon():
             return None
-        return self.sizes.support(np.asarray(belief.parameter))
+        support = self.sizes.support(np.asarray(belief.parameter))
+        num_states, item_bytes = self.program.signature.num_states, belief.state.dtype.itemsize
+        check_memory(self.size(support), num_states, self.num_steps, item_bytes)
+        return support
 
     def size(self, support: Support | None) -> int:
         return self.program.signature.num_parameters if support is None else support.size

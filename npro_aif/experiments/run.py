@@ -95,6 +95,7 @@ def describe(task: Task, settings: Settings, size: int | None, preference: str |
     else:
         about |= {"guide": "sequence"}
     about["weight"] = objective.weight if objective.epistemic else None
+    about["max_parameters"] = task.max_parameters
     if solver == "svi":
         about["num_steps"] = settings.num_steps or task.num_steps
         about["learning_rate"] = settings.learning_rate or task.learning_rate

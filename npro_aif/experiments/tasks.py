@@ -46,6 +46,7 @@ class Task(NamedTuple):
     num_steps: int  # of SVI
     learning_rate: float
     outcome: Callable[[Episode], dict[str, float]]  # by name: success, cue, safe, shortest; what the task has of them
+    max_parameters: int | None = None  # with how many to plan at most, in a large world
 
 
 class Settings(NamedTuple):
@@ -186,6 +187,7 @@ def _doorkey(size: int, preference: str, paper: bool) -> Task:
         num_steps=3000,
         learning_rate=0.01,
         outcome=outcome,
+        max_parameters=doorkey.max_layouts(size),
     )
 
 
@@ -227,6 +229,7 @@ def make_planner(task: Task, settings: Settings = DEFAULTS) -> Planner:
         objective=make_objective(task, settings),
         solver=make_solver(task, settings) if solver == "svi" else CoordinateSolver(),
         max_horizon=settings.horizon or task.horizon,
+        max_parameters=task.max_parameters,
     )
 
 
