@@ -19,7 +19,8 @@ from npro_aif.agent import Agent
 from npro_aif.language import Belief
 from npro_aif.solutions import Solutions, fingerprint
 
-LOCKSTEP = 128  # how many episodes go in step at most: their beliefs are in memory together
+LOCKSTEP = 128  # how many episodes go in step at most: their beliefs are in memory together,
+MOST_BELIEF_BYTES = 2**31  # and take no more than this
 TOGETHER_FROM = 16  # fewer new problems are solved one after the other: batches of every size would compile
 
 
@@ -122,6 +123,8 @@ def iterate_episodes(
         raise ValueError("seeds: found some more than once, expected different ones")
     makes = env if isinstance(env, type) or not hasattr(env, "step") else None
     if makes is not None and isinstance(agent, Agent):
+        belief_bytes = sum(np.asarray(table).nbytes for table in agent.initial_belief)
+        lockstep = min(lockstep, max(1, MOST_BELIEF_BYTES // belief_bytes))
         together = [makes() for _ in range(min(lockstep, len(seeds)))]
         for first in range(0, len(seeds), lockstep):
             yield from _in_step(together, agent, seeds[first : first + lockstep], solutions)

@@ -17,7 +17,7 @@ import numpyro.distributions as dist
 import pytest
 
 import npro_aif as aif
-from npro_aif import beliefs, limits, world
+from npro_aif import beliefs, episodes, limits, world
 from npro_aif.beliefs import Filter
 from npro_aif.envs import DoorKey
 from npro_aif.guides import TemporalGuide
@@ -299,6 +299,22 @@ def test_a_plan_that_cannot_fit_is_refused(monkeypatch: pytest.MonkeyPatch) -> N
     planner = planner_of(ring(), aif.Planning())
     with pytest.raises(MemoryError, match=r"found 20 parameters .* max_parameters"):
         planner(KEY, ring_belief(THETA))
+
+
+def test_large_beliefs_go_in_step_in_small_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    prior = doorkey.initial_belief(5)
+    sizes = sum(np.asarray(table).nbytes for table in prior)
+    monkeypatch.setattr(episodes, "MOST_BELIEF_BYTES", 2 * sizes)
+    made: list[DoorKey] = []
+
+    def make() -> DoorKey:
+        made.append(DoorKey(size=5, max_steps=1))
+        return made[-1]
+
+    model = functools.partial(doorkey.doorkey, size=5)
+    agent = aif.Agent(planner_of(model, aif.Planning(), 1), prior, max_steps=1)
+    assert len(aif.run_episodes(make, agent, range(5)).episodes) == 5
+    assert len(made) == 2
 
 
 @pytest.mark.slow
