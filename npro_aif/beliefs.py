@@ -12,7 +12,7 @@ import numpy as np
 from jax import Array
 
 from npro_aif.checks import check_belief
-from npro_aif.errors import ImpossibleObservation
+from npro_aif.errors import ImpossibleObservation, ModelError
 from npro_aif.language import Belief
 from npro_aif.numerics import divide, normalize, safe_log
 from npro_aif.signature import Site, flat_index
@@ -65,13 +65,15 @@ class Filter:
                 return updated
             first = int(np.argmax(impossible))
             site, value = self.sites[first], int(seen[first])
+            if value == UNSEEN:
+                raise ModelError("belief: found no state and parameter of positive probability, expected some")
             if not ignore_impossible:
                 when = "" if step is None else f" at step {step}"
                 raise ImpossibleObservation(
                     f"site '{site.name}'{when}: observed {site.label(value)} ({value}), to which the model gives "
                     "probability zero under the current belief"
                 )
-            seen[first] = UNSEEN
+            seen = np.where(np.arange(len(seen)) == first, np.int32(UNSEEN), seen)  # and all the others again
 
     def _observed(self, observation: int | Mapping[str, int]) -> list[int]:
         """What was observed, in the order of the sites; sites that are not mentioned were not observed."""

@@ -139,6 +139,8 @@ def test_impossible_observations_in_parts(lower: Callable[[], None]) -> None:
     expected = np.repeat(np.arange(DOORS) == 0, PRIZES) / PRIZES
     assert_close(found.parameter, expected, 1e-6)
     assert np.isfinite(np.asarray(found.state)).all()
+    with pytest.raises(aif.ModelError, match="belief: found no state and parameter of positive probability"):
+        update(aif.Belief(belief.parameter, 0 * belief.state), None, {}, ignore_impossible=True)
 
 
 def test_many_sites_do_not_underflow(lower: Callable[[], None]) -> None:
