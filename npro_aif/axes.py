@@ -3,6 +3,8 @@
 The last axis stays 1: an index such as ``A[:, x]`` moves it, which shows.
 """
 
+from typing import Any
+
 import numpy as np
 
 from npro_aif.signature import Signature, Site, product, split
@@ -39,7 +41,7 @@ def observed_on(axis: int, signature: Signature) -> Site:
     return (signature.observation + signature.sensor)[FIRST_OBSERVATION - axis]
 
 
-def on_axis(values: np.ndarray, axis: int) -> np.ndarray:
+def on_axis(values: Any, axis: int) -> Any:
     """Values (n,) laid along one axis."""
     return values.reshape(values.shape + (1,) * (-axis - 1))
 

@@ -112,8 +112,8 @@ class Filter:
     ) -> tuple[Belief, Array]:
         """The belief, and whether what was seen is possible, by site."""
         part = functools.partial(self._part, fixed, belief, control, seen)
-        in_parts = support is not None and len(support) > self._at_once
-        parameter, state, log_mass = self._each(part, support) if in_parts else part(support)
+        together = support is None or len(support) <= self._at_once
+        parameter, state, log_mass = part(support) if together else self._each(part, jnp.asarray(support))
         parameter = parameter / parameter.sum()
         if support is not None:  # put back what was left out: it stays impossible, and its states do not matter
             parameter = jnp.zeros_like(belief.parameter).at[support].set(parameter, mode="drop")
