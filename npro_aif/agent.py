@@ -5,17 +5,19 @@ What it needs from one step to the next is a belief, the last control and a coun
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
-from typing import Any
 
 import jax
+import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
 from npro_aif.beliefs import Filter
 from npro_aif.checks import check_belief
 from npro_aif.language import Belief
-from npro_aif.plan import Plan, most_probable
-from npro_aif.planner import Planner
+from npro_aif.plan import TIE_TOLERANCE, Plan, most_probable
+from npro_aif.planner import Planner, trim
 from npro_aif.signature import split
 
 Control = int | dict[str, int]
@@ -86,10 +88,13 @@ class Agent:
         """The control to do next, given what was observed since the last one (or at the start)."""
         self.observe(observation)
         warm = self.plans[-1] if self.warm_start and self.plans else None
-        plan = self.planner(self.planning_key(), self.belief, self.steps_ahead(), warm)
-        if self.record or self.warm_start:
-            self.plans = [*self.plans, plan] if self.record else [plan]
-        return self.choose(plan.control[0])
+        horizon = self.steps_ahead()
+        plan = self.planner.solve(self.planning_key(), self.belief, horizon, warm)
+        if self.record:
+            self.plans = [*self.plans, trim(plan, horizon)]
+        elif self.warm_start:
+            self.plans = [plan]
+        return self.choose(np.asarray(plan.control)[0])
 
     def observe(self, observation: Observation) -> None:
         """Update the belief with the last control and what was observed then."""
@@ -105,14 +110,22 @@ class Agent:
 
     def planning_key(self) -> Array:
         """Where the next plan's solver starts from: the same at this step of every episode."""
-        return jax.random.fold_in(jax.random.key(self.seed), self.step)
+        return _planning_key(self.seed, self.step)
 
-    def choose(self, probs: Any) -> Control:
+    def choose(self, probs: np.ndarray) -> Control:
         """Take the likeliest control under q(u_1), (U,), and remember it."""
-        key = None if self.key is None else jax.random.fold_in(self.key, self.step)
-        self.control = int(most_probable(probs, key))
+        tied = probs >= probs.max() - TIE_TOLERANCE
+        if self.key is None or tied.sum() == 1:
+            self.control = int(tied.argmax())
+        else:
+            self.control = int(most_probable(jnp.asarray(probs), jax.random.fold_in(self.key, self.step)))
         self.step += 1
         sites = self.filter.program.signature.control
         if len(sites) == 1:
             return self.control
         return {name: int(value) for name, value in split(self.control, sites).items()}
+
+
+@functools.lru_cache
+def _planning_key(seed: int, step: int) -> Array:
+    return jax.random.fold_in(jax.random.key(seed), step)

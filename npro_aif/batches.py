@@ -17,7 +17,7 @@ from jax import Array
 from npro_aif.plan import Plan
 from npro_aif.support import parameter_axis
 
-VECTORIZE_BELOW = 4_000  # entries of a (θ, x, u) table: where one by one begins to win in DoorKey, on one core
+VECTORIZE_BELOW = 2_000  # entries of a (θ, x, u) table: above, one by one is as fast, and compiles once for a size
 
 
 def rows(tree: Any, index: Sequence[int] | np.ndarray) -> Any:

@@ -9,7 +9,7 @@ values over (θ, x, u) come with the control first, (U, Θ, X): each control's p
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import jax
@@ -136,28 +136,44 @@ class Dense:
 
 
 @functools.partial(
-    jax.tree_util.register_dataclass, data_fields=("index", "group"), meta_fields=("size", "num_groups")
+    jax.tree_util.register_dataclass,
+    data_fields=("index", "group", "route", "place"),
+    meta_fields=("size", "num_groups"),
 )
 @dataclass(frozen=True)
 class Index:
     """A deterministic kernel: the outcome itself, one integer for each given.
 
     ``group`` numbers the different outcomes that the θ have among themselves at the same (x,u), so that sums
-    over outcomes run over a handful of groups instead of all X' states.
+    over outcomes run over a handful of groups instead of all X' states. ``route`` and ``place`` are what a loop
+    over time looks up, if it was worked out before (:meth:`prepared`).
     """
 
     index: Array  # (T|1, Θ|1, …) int32, or without T after at(t)
     size: int  # the number of outcomes
     group: Array | None = None  # as index
     num_groups: int = 0
+    route: Array | None = None  # (T|1, U|1, Θ, X) where each (u, θ, x) leads in a flat (Θ, X') table
+    place: Array | None = None  # (T|1, …, Θ, X) where it counts in a flat (group, X) or (outcome, X) table
 
     @property
     def support(self) -> Array:
         return self.index[..., None] == jnp.arange(self.size)
 
     def at(self, t: Array | int) -> Index:
-        group = None if self.group is None else time_slice(self.group, t)
-        return Index(time_slice(self.index, t), self.size, group, self.num_groups)
+        now = (None if table is None else time_slice(table, t) for table in (self.group, self.route, self.place))
+        group, route, place = now
+        return Index(time_slice(self.index, t), self.size, group, self.num_groups, route, place)
+
+    def prepared(self, num_parameters: int, num_states: int) -> Index:
+        """The same kernel, ready for a loop over time and sweeps."""
+        if self.index.ndim == 3:  # of an observation: (T|1, Θ|1, X|1)
+            place = self._place(num_states)
+            return replace(self, place=jnp.broadcast_to(place, (len(place), num_parameters, num_states)))
+        kernel = self.grouped()
+        route = kernel._route(num_parameters)
+        route = jnp.broadcast_to(route, (*route.shape[:2], num_parameters, num_states))
+        return replace(kernel, route=route, place=None if kernel.group is None else kernel._group_place(num_states))
 
     def select(self, theta: Array) -> Index:
         group = None if self.group is None else select_parameters(self.group, theta)
@@ -188,22 +204,22 @@ class Index:
 
     def push(self, weight: Array) -> Array:
         num_controls, num_parameters, _ = weight.shape
-        route = jnp.broadcast_to(self._route(num_parameters), weight.shape)
+        route = self._route(num_parameters) if self.route is None else self.route
+        route = jnp.broadcast_to(route, weight.shape)
         result = jnp.zeros(num_parameters * self.size, weight.dtype)
         for u in range(num_controls):  # one scatter for each control: faster than one big one
             result = result.at[route[u].ravel()].add(weight[u].ravel(), mode=INSIDE)
         return result.reshape(num_parameters, self.size)
 
     def pull(self, value: Array) -> Array:
-        num_parameters = max(len(value), len(self.index))
-        value = jnp.broadcast_to(value, (num_parameters, self.size))
-        route = self._route(num_parameters)
+        route = self._route(max(len(value), len(self.index))) if self.route is None else self.route
+        value = jnp.broadcast_to(value, (route.shape[1], self.size))
         return value.ravel().at[route.ravel()].get(mode=INSIDE).reshape(route.shape)
 
     def _route(self, num_parameters: int) -> Array:
-        """Where each (u, θ, x) leads in a flat (Θ, X') table, (U|1, Θ, X|1)."""
+        """Where each (u, θ, x) leads in a flat (Θ, X') table, ([T|1,] U|1, Θ, X|1)."""
         rows = jnp.arange(num_parameters, dtype=self.index.dtype)[:, None]
-        return jnp.moveaxis(self.index, 2, 0) + rows * self.size
+        return jnp.moveaxis(self.index, -1, -3) + rows * self.size
 
     def expect(self, cost: Array) -> Array:
         if cost.shape[-1] == 1:
@@ -222,7 +238,7 @@ class Index:
         if self.index.shape[0] == 1:  # all θ agree on the next state: there is nothing to be uncertain of
             return jnp.zeros((1, num_states), weight.dtype)
         kernel = self if self.group is not None else Index(self.index[None], self.size).grouped().at(0)
-        place = jnp.moveaxis(jnp.asarray(kernel.group), 2, 0) * num_states + jnp.arange(num_states)  # (U|1, Θ, X)
+        place = kernel._group_place(num_states) if kernel.place is None else kernel.place  # (U|1, Θ, X)
         flow = jnp.stack([_gather_sum(kernel.num_groups * num_states, p, weight) for p in place])
         spread = neg_entropy(flow).reshape(-1, kernel.num_groups, num_states).sum(1)
         return neg_entropy(sum_leading(weight)) - spread
@@ -236,9 +252,18 @@ class Index:
     def _outcomes(self, weight: Array) -> Array:
         """Σ_θ of the weight q(θ,x) by what is observed at x, (Y, X)."""
         num_states = weight.shape[1]
-        place = self.index * num_states + jnp.arange(num_states, dtype=self.index.dtype)
+        place = self._place(num_states) if self.place is None else self.place
         flow = _gather_sum(num_states * self.size, jnp.broadcast_to(place, weight.shape), weight)
         return flow.reshape(self.size, num_states)
+
+    def _place(self, num_states: int) -> Array:
+        """Where each (θ, x) counts in a flat (Y, X) table, ([T|1,] Θ|1, X)."""
+        return self.index * num_states + jnp.arange(num_states, dtype=self.index.dtype)
+
+    def _group_place(self, num_states: int) -> Array:
+        """Where each (u, θ, x) counts in a flat (group, X) table, ([T|1,] U|1, Θ, X)."""
+        group = jnp.moveaxis(jnp.asarray(self.group), -1, -3)
+        return group * num_states + jnp.arange(num_states, dtype=group.dtype)
 
 
 Kernel = Dense | Index

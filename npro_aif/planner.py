@@ -312,8 +312,14 @@ def _shift(name: str, table: Array) -> Array:
 
 def _typed(belief: Belief, horizon: int | Array) -> tuple[Belief, Array]:
     """The same numbers with the types that a plan is compiled for: others (weak ones too) would compile it again."""
-    probabilities = Belief(*(jnp.asarray(table, jnp.result_type(float)) for table in belief))
-    return probabilities, jnp.asarray(horizon, jnp.int32)
+    dtype = jnp.result_type(float)
+
+    def probabilities(table: Array) -> Array:
+        fits = isinstance(table, Array) and table.dtype == dtype and not table.weak_type
+        return table if fits else jnp.asarray(table, dtype)
+
+    steps = jnp.asarray(horizon, jnp.int32) if isinstance(horizon, Array) else np.int32(horizon)
+    return Belief(*map(probabilities, belief)), steps  # type: ignore[return-value]
 
 
 def trim(plan: Plan, horizon: int | Array) -> Plan:

@@ -12,6 +12,7 @@ import numpy as np
 from jax import Array
 
 PRUNE_FROM = 8  # with fewer parameters there is nothing to gain from leaving some out
+SMALLEST = 4  # a smaller size would save less than compiling it costs
 
 
 class Support(NamedTuple):
@@ -26,7 +27,7 @@ class Support(NamedTuple):
 
 
 class Sizes:
-    """The sizes that supports are padded to: powers of two, and a last one for more than half of all parameters.
+    """The sizes that supports are padded to: powers of two from 4 on, and one for more than half of all.
 
     The last one is the largest support that came so far (the prior's, as a rule; the others are parts of it), and all
     parameters if a larger one comes later.
@@ -44,7 +45,7 @@ class Sizes:
 
     def of(self, count: int) -> int:
         """The size for a support of ``count`` parameters."""
-        size = power_of_two(count)
+        size = max(SMALLEST, power_of_two(count))
         if size < self.num_parameters:
             return size
         if count > self._last:

@@ -84,7 +84,7 @@ def test_shrinking_supports_compile_once_for_each_power_of_two() -> None:
 
 def test_sizes() -> None:
     sizes = Sizes(300)
-    assert [sizes.of(count) for count in (1, 2, 3, 256, 257, 299, 298, 300)] == [1, 2, 4, 256, 257, 300, 300, 300]
+    assert [sizes.of(count) for count in (1, 2, 3, 256, 257, 299, 298, 300)] == [4, 4, 4, 256, 257, 300, 300, 300]
     padded = sizes.support(np.eye(300)[[3, 5, 9]].sum(0))
     assert padded is not None
     np.testing.assert_array_equal(padded.theta, [3, 5, 9, 3])

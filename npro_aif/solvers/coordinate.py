@@ -26,20 +26,29 @@ from npro_aif.kernels import Dense
 from npro_aif.solvers.base import Problem, Solution, SolverInfo
 from npro_aif.solvers.sweep import (
     Costs,
+    Forward,
     backward,
     emissions,
     forward,
-    reference_flow,
+    prepared,
     template,
     total,
     whole,
 )
-from npro_aif.temporal import TemporalPosterior, temporal_terms
+from npro_aif.temporal import TemporalPosterior
 from npro_aif.world import World
 
 MEMORY = 8  # the longest cycle that is looked for
 DAMPING = 0.5  # the share of the new costs once a cycle was met; halved again every CALM sweeps
 CALM = 10
+
+
+class Best(NamedTuple):
+    """The posterior with the lowest F so far, or the one that reproduced itself."""
+
+    free_energy: Array  # ()
+    terms: dict[str, Array]  # by name, ()
+    posterior: TemporalPosterior
 
 
 class Sweeping(NamedTuple):
@@ -52,8 +61,9 @@ class Sweeping(NamedTuple):
     prints: Array  # (MEMORY,) fingerprints of the latest posteriors
     cycle: Array  # () the length of a cycle that was met, 0 before
     since: Array  # () sweeps since then
-    best: tuple[Array, TemporalPosterior]  # the lowest F so far, and where
-    history: Array  # (max_sweeps+1,) F before each sweep
+    best: Best
+    history: Array  # (max_sweeps+1,) F before each sweep, and after the last
+    done: Array  # ()
 
 
 @dataclass(frozen=True)
@@ -109,72 +119,71 @@ class CoordinateSolver:
         return jax.tree.map(lambda leaf: leaf[best], every)
 
     def _solve(self, problem: Problem, params: Any) -> Solution:
-        world, objective = problem.world, problem.objective
+        world, objective = prepared(problem.world), problem.objective
         guide: Any = problem.guide
         learn = guide.learn
         seeds = {name: params[name] for name in ("control_logits", "parameter_logits") if name in params}
         first = template(world, guide.posterior(world, seeds, problem.num_steps), learn)
-        reference = reference_flow(world, problem.num_steps)
         observation = emissions(world, learn)
 
         def body(state: Sweeping) -> Sweeping:
-            seen = forward(world, state.posterior, objective, reference, observation)
+            seen = forward(world, state.posterior, objective, observation)
+            value = total(seen.terms)
+            settled = state.change <= self.tol
+            now = Best(value, seen.terms, state.posterior)
+            better = settled | (value <= state.best.free_energy)
+            best = jax.tree.map(lambda old, new: jnp.where(better, new, old), state.best, now)
+            history = state.history.at[state.sweep].set(value)
+            state = state._replace(best=best, history=history, done=settled | (state.sweep == self.max_sweeps))
+            return jax.lax.cond(state.done, lambda: state, lambda: move(state, seen))
+
+        def move(state: Sweeping, seen: Forward) -> Sweeping:
+            """The backward pass, with damped costs once a cycle was met."""
             share = jnp.where(state.cycle > 0, DAMPING ** (1 + state.since // CALM), 1.0)
             share = jnp.where(state.sweep == 0, 1.0, share)
             costs = jax.tree.map(lambda old, new: old + share * (new - old), state.costs, seen.costs)
-            posterior = backward(world, state.posterior, objective, seen.before, reference, costs, learn)
-            moved = distance(posterior, state.posterior)
+            posterior = backward(world, state.posterior, objective, seen.before, costs, learn)
             gap = jnp.stack([jnp.abs(a - b).max() for a, b in zip(costs, seen.costs, strict=True)]).max()
-            change = jnp.maximum(moved, gap)
+            change = jnp.maximum(distance(posterior, state.posterior), gap)
             mark = fingerprint(posterior, costs)
             period = _period(state.prints, mark, state.sweep, self.tol)
             cycle = jnp.where((state.cycle == 0) & (change > self.tol), period, state.cycle)
-            lower = seen.free_energy < state.best[0]
-            best = jax.tree.map(
-                lambda old, new: jnp.where(lower, new, old), state.best, (seen.free_energy, state.posterior)
-            )
-            return Sweeping(
-                state.sweep + 1,
-                posterior,
-                costs,
-                change,
-                jnp.roll(state.prints, 1).at[0].set(mark),
-                cycle,
-                jnp.where(cycle > 0, state.since + 1, 0),
-                best,
-                state.history.at[state.sweep].set(seen.free_energy),
+            return state._replace(
+                sweep=state.sweep + 1,
+                posterior=posterior,
+                costs=costs,
+                change=change,
+                prints=jnp.roll(state.prints, 1).at[0].set(mark),
+                cycle=cycle,
+                since=jnp.where(cycle > 0, state.since + 1, 0),
             )
 
-        def going(state: Sweeping) -> Array:
-            return (state.sweep < self.max_sweeps) & (state.change > self.tol)
-
-        infinite = jnp.asarray(jnp.inf, world.initial.dtype)
+        dtype = world.initial.dtype
+        infinite = jnp.asarray(jnp.inf, dtype)
         shapes = (problem.num_steps, world.initial.shape[1]), (problem.num_steps, world.control.shape[-1])
+        terms = jax.eval_shape(lambda: forward(world, first, objective, observation).terms)
         state = jax.lax.while_loop(
-            going,
+            lambda state: ~state.done,
             body,
             Sweeping(
-                jnp.asarray(0),
-                first,
-                Costs(*(jnp.zeros(shape, world.initial.dtype) for shape in shapes)),
-                infinite,
-                jnp.full(MEMORY, jnp.inf, world.initial.dtype),
-                jnp.asarray(0),
-                jnp.asarray(0),
-                (infinite, first),
-                jnp.zeros(self.max_sweeps, world.initial.dtype),
+                sweep=jnp.asarray(0),
+                posterior=first,
+                costs=Costs(*(jnp.zeros(shape, dtype) for shape in shapes)),
+                change=infinite,
+                prints=jnp.full(MEMORY, jnp.inf, dtype),
+                cycle=jnp.asarray(0),
+                since=jnp.asarray(0),
+                best=Best(infinite, {name: jnp.zeros((), term.dtype) for name, term in terms.items()}, first),
+                history=jnp.zeros(self.max_sweeps + 1, dtype),
+                done=jnp.asarray(False),
             ),
         )
-        converged = state.change <= self.tol
-        last = temporal_terms(world, whole(world, state.posterior, observation), objective)
-        keep = converged | (total(last) <= state.best[0])
-        chosen = jax.tree.map(lambda a, b: jnp.where(keep, a, b), state.posterior, state.best[1])
-        posterior = whole(world, chosen, observation)
-        terms = jax.lax.cond(keep, lambda: last, lambda: temporal_terms(world, posterior, objective))
-        value = total(terms)
-        history = jnp.where(jnp.arange(self.max_sweeps) < state.sweep, state.history, value)
+        converged, best = state.change <= self.tol, state.best
+        posterior = whole(world, best.posterior, observation)
+        made = jnp.arange(self.max_sweeps + 1) < jnp.minimum(state.sweep + 1, self.max_sweeps)
+        history = jnp.where(made, state.history, best.free_energy)
         info = SolverInfo(state.sweep, converged, jnp.where(converged, 0, state.cycle))
-        return Solution(posterior, jnp.append(history, value), terms, info, _params(world, posterior))
+        return Solution(posterior, history, best.terms, info, _params(world, posterior))
 
 
 def _params(world: World, posterior: TemporalPosterior) -> dict[str, Array]:

@@ -1,7 +1,8 @@
 """One sweep of coordinate inference: a forward pass and a backward pass over time.
 
 The forward pass yields q(θ, x_{t-1}), F and the epistemic costs c_t(x), d_t(u) at the present posterior; the backward
-pass updates the factors from the last to the first, each by its exact minimiser given the others.
+pass updates the factors from the last to the first, each by its exact minimiser given the others. Where q has no mass
+nothing is known yet: states and controls that are not used cost nothing, and q(θ|x) is p(θ).
 """
 
 from __future__ import annotations
@@ -12,11 +13,11 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from npro_aif.kernels import Dense, Kernel, time_slice
+from npro_aif.epistemic import EpistemicCosts
+from npro_aif.kernels import Dense, Index, Kernel, time_slice
 from npro_aif.numerics import divide, masked_log_softmax, sum_leading
 from npro_aif.objectives import Objective
 from npro_aif.temporal import (
-    Flow,
     TemporalPosterior,
     flow,
     parameter_complexity,
@@ -27,7 +28,6 @@ from npro_aif.temporal import (
 from npro_aif.world import World
 
 TIE = 1e-5  # controls whose costs differ by less, relative to max(1, |cost|), are tied and share
-REFERENCE_MASS = 1e-6  # how much of the prior-predictive flow stands in where q has no mass
 
 
 class Costs(NamedTuple):
@@ -42,7 +42,17 @@ class Forward(NamedTuple):
 
     before: Array  # (T, Θ, X) q(θ, x_{t-1})
     costs: Costs
-    free_energy: Array  # ()
+    terms: dict[str, Array]  # by name, (): their sum is F
+
+
+def prepared(world: World) -> World:
+    """The world with what its deterministic kernels look up in every slice and sweep worked out once."""
+
+    def ready(kernel: Kernel) -> Kernel:
+        return kernel.prepared(*world.initial.shape) if isinstance(kernel, Index) else kernel
+
+    observation = {name: ready(kernel) for name, kernel in world.observation.items()}
+    return world._replace(state=ready(world.state), observation=observation)
 
 
 def template(world: World, posterior: TemporalPosterior, learn: tuple[str, ...]) -> TemporalPosterior:
@@ -77,37 +87,15 @@ def emissions(world: World, learn: tuple[str, ...]) -> dict[str, Kernel]:
     return found
 
 
-def reference_flow(world: World, num_steps: int) -> Array:
-    """The prior-predictive p(θ, x_t), (T+1, Θ, X): what stands in for q(θ|x) where q(x) = 0."""
-
-    def step(t: Array, flows: Array) -> Array:
-        return flows.at[t + 1].set(flow(_prior(world, t), world.state.at(t), flows[t]).after)
-
-    first = jnp.exp(world.parameter)[:, None] * jnp.exp(world.initial)
-    flows = jnp.zeros((num_steps + 1, *first.shape), first.dtype).at[0].set(first)
-    return jax.lax.fori_loop(0, world.horizon, step, flows)
-
-
 def _prior(world: World, t: Array) -> Array:
     """log p(u|x), (X, U)."""
     return jnp.broadcast_to(time_slice(world.control, t), (world.initial.shape[1], world.control.shape[-1]))
-
-
-def _mixed(now: Flow, reference: Array, prior: Array, t: Array) -> Flow:
-    """The flow with a trace of the prior-predictive one, which tells where q has no mass.
-
-    There q(θ|x) becomes p(θ|x), and the controls that are not used are spread over the states as their prior is.
-    """
-    before = now.before + REFERENCE_MASS * reference[t]
-    mass = now.mass + REFERENCE_MASS * sum_leading(reference[t])[:, None] * jnp.exp(prior)
-    return Flow(before, divide(mass, sum_leading(before)[:, None]), now.after + REFERENCE_MASS * reference[t + 1])
 
 
 def forward(
     world: World,
     posterior: TemporalPosterior,
     objective: Objective,
-    reference: Array,
     observation: dict[str, Kernel],
 ) -> Forward:
     """q(θ, x_{t-1}), the epistemic costs and F at the present posterior."""
@@ -115,26 +103,33 @@ def forward(
     own = whole(world, posterior, observation)
     dtype = world.initial.dtype
 
-    def step(t: Array, carry: tuple[Array, Forward]) -> tuple[Array, Forward]:
-        before, found = carry
+    def look(t: Array, before: Array) -> tuple[Array, EpistemicCosts | None, dict[str, Array]]:
         state = own.state.at(t)
         now = flow(own.control[t], state, before)
-        costs, all_costs = None, found.costs
+        costs = None
         if objective.epistemic:
-            mixed = _mixed(now, reference, _prior(world, t), t)
-            costs = slice_costs(mixed, state, {k: kernel.at(t) for k, kernel in own.observation.items()}, objective)
-            all_costs = Costs(
-                all_costs.state.at[t].set(costs.ambiguity + costs.novelty), all_costs.control.at[t].set(costs.control)
-            )
-        value = total(slice_terms(world, own, objective, t, now, costs))
-        return now.after, Forward(found.before.at[t].set(before), all_costs, found.free_energy + value)
+            costs = slice_costs(now, state, {k: kernel.at(t) for k, kernel in own.observation.items()}, objective)
+        return now.after, costs, slice_terms(world, own, objective, t, now, costs)
 
+    def step(t: Array, carry: tuple[Array, Forward]) -> tuple[Array, Forward]:
+        before, found = carry
+        after, costs, terms = look(t, before)
+        rows = found.costs
+        if costs is not None:
+            reached = costs.ambiguity + costs.novelty
+            rows = Costs(rows.state.at[t].set(reached), rows.control.at[t].set(costs.control))
+        terms = jax.tree.map(jnp.add, found.terms, terms)
+        return after, Forward(found.before.at[t].set(before), rows, terms)
+
+    first = start(own)
+    terms = jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), jax.eval_shape(look, jnp.asarray(0), first)[2])
+    terms["complexity"] += parameter_complexity(world, own)
     empty = Forward(
         jnp.zeros((num_steps, *world.initial.shape), dtype),
         Costs(jnp.zeros((num_steps, num_states), dtype), jnp.zeros((num_steps, num_controls), dtype)),
-        parameter_complexity(world, own),
+        terms,
     )
-    return jax.lax.fori_loop(0, world.horizon, step, (start(own), empty))[1]
+    return jax.lax.fori_loop(0, world.horizon, step, (first, empty))[1]
 
 
 def total(terms: dict[str, Array]) -> Array:
@@ -147,7 +142,6 @@ def backward(
     posterior: TemporalPosterior,
     objective: Objective,
     before: Array,
-    reference: Array,
     costs: Costs,
     learn: tuple[str, ...],
 ) -> TemporalPosterior:
@@ -161,7 +155,7 @@ def backward(
         kernel, moving = _move(world, t, arrival, learns_state)  # (U, Θ, X)
         prior = _prior(world, t)
         effort = costs.control[t] - jnp.where(prior > -jnp.inf, prior, 0.0)  # (X, U); Q_t = moving + effort
-        belief = parameter_given_state(world, before[t] + REFERENCE_MASS * reference[t])
+        belief = parameter_given_state(world, before[t])
         average = jnp.einsum("i,uix->ux", jnp.ones_like(belief[:, 0]), belief * moving).T + effort
         control = posterior.control[t]
         if "control" in learn:
@@ -184,7 +178,7 @@ def backward(
 
 
 def parameter_given_state(world: World, joint: Array) -> Array:
-    """q(θ|x) from q(θ,x), (Θ, X); p(θ) at states that nothing can reach."""
+    """q(θ|x) from q(θ,x), (Θ, X); p(θ) where q(x) = 0."""
     mass = sum_leading(joint)
     return jnp.where(mass > 0, divide(joint, mass), jnp.exp(world.parameter)[:, None])
 
