@@ -91,7 +91,6 @@ def settles(seed: int, objective: aif.Active) -> bool:
         assert plan.info.cycle == 0
         assert_fixed_point(random, plan, objective)
     else:
-        assert plan.info.iterations == MAX_SWEEPS, random.description
         assert plan.info.cycle >= 2, random.description
         assert history[-1] <= history.min() + 1e-9, random.description  # the best posterior met
     return bool(plan.info.converged)
