@@ -20,7 +20,7 @@ from npro_aif.support import parameter_axis
 VECTORIZE_BELOW = 2_000  # entries of a (θ, x, u) table: above, one by one is as fast, and compiles once for a size
 
 
-def rows(tree: Any, index: Sequence[int] | np.ndarray) -> Any:
+def rows(tree: Any, index: int | Sequence[int] | np.ndarray) -> Any:
     """Some rows of every array, in this order; keys stay keys."""
     index = np.asarray(index)
 
@@ -51,7 +51,7 @@ def widen(plan: Plan, size: int) -> Plan:
     if extra == 0:
         return plan
 
-    def pad(table: np.ndarray, axis: int | None, mode: Any = "constant") -> np.ndarray:
+    def pad(table: Any, axis: int | None, mode: Any = "constant") -> Any:
         if axis is None:
             return table
         return np.pad(table, [(0, extra if i == axis + 1 else 0) for i in range(table.ndim)], mode=mode)

@@ -54,12 +54,13 @@ class Evidence(NamedTuple):
     ambiguity: Array  # (X,) E_q(θ|x) H[q(y|x,θ)]
 
 
-@functools.partial(jax.tree_util.register_dataclass, data_fields=("log",), meta_fields=())
+@functools.partial(jax.tree_util.register_dataclass, data_fields=("log", "entropy"), meta_fields=())
 @dataclass(frozen=True)
 class Dense:
     """A kernel as log-probabilities; the last axis is the outcome."""
 
     log: Array  # (T|1, Θ|1, …, K), or without T after at(t)
+    entropy: Array | None = None  # (T|1, U|1, X|1) of a transition on which θ has no say, if it was prepared
 
     @property
     def size(self) -> int:
@@ -74,7 +75,13 @@ class Dense:
         return self.log > -jnp.inf
 
     def at(self, t: Array | int) -> Dense:
-        return Dense(time_slice(self.log, t))
+        return Dense(time_slice(self.log, t), None if self.entropy is None else time_slice(self.entropy, t))
+
+    def prepared(self, num_parameters: int, num_states: int) -> Dense:
+        """The same kernel, ready for a loop over time and sweeps."""
+        if self.log.ndim < 5 or self.log.shape[1] > 1:
+            return self
+        return replace(self, entropy=jnp.swapaxes(-neg_entropy(self.probs).sum(-1)[:, 0], 1, 2))
 
     def select(self, theta: Array) -> Dense:
         return Dense(select_parameters(self.log, theta))
@@ -121,6 +128,8 @@ class Dense:
 
     def spread(self, weight: Array) -> Array:
         """q(x) H[q(x'|x,u)] with θ summed out under the weight q(θ,x), (Θ, X): (U|1, X)."""
+        if self.entropy is not None:
+            return sum_leading(weight) * self.entropy
         flow = contract("uxk", (weight, "ix"), (self.probs, "ixuk"))
         return neg_entropy(sum_leading(weight)) - neg_entropy(flow).sum(-1)
 

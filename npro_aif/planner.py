@@ -114,7 +114,7 @@ class Planner:
         compiled = self._compiled(Belief(beliefs.parameter[0], beliefs.state[0]), horizon)
         if not is_concrete((beliefs, warm)):
             return jax.vmap(lambda key, belief, warm: self.solve(key, belief, horizon, warm))(keys, beliefs, warm)
-        beliefs = self._thinned(beliefs)
+        beliefs = jax.tree.map(np.asarray, self._thinned(beliefs))
         supports = [compiled.support(Belief(*row)) for row in zip(beliefs.parameter, beliefs.state, strict=True)]
         places: dict[int, list[int]] = {}
         for i, support in enumerate(supports):
@@ -122,8 +122,8 @@ class Planner:
         parts = []
         for size, place in places.items():
             group = [supports[i] for i in place]
-            together = rows((keys, beliefs, warm), place)
-            parts.append((np.asarray(place), compiled.plan_group(size, group, *together, horizon)))
+            own = rows((keys, beliefs, warm), place)
+            parts.append((np.asarray(place), compiled.plan_group(size, group, own[0], own[1], own[2], horizon)))
         return join(parts)
 
     def _thinned(self, belief: Belief) -> Belief:
@@ -282,7 +282,7 @@ class Compiled:
             return blank
         tables = {name: warm.params.get(name, table) for name, table in blank.params.items()}
         if is_concrete(warm):
-            every = np.arange(self.program.signature.num_parameters)
+            every = jnp.arange(self.program.signature.num_parameters)
             now = Support(every, every >= 0) if support is None else support
             tables = realign(tables, Support(warm.theta, warm.valid), now)
         kept = {name: table for name, table in tables.items() if table.shape == blank.params[name].shape}

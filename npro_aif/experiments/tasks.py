@@ -45,6 +45,7 @@ class Task(NamedTuple):
     weight: float  # of the epistemic priors
     num_steps: int  # of SVI
     learning_rate: float
+    sweeps: CoordinateSolver
     outcome: Callable[[Episode], dict[str, float]]  # by name: success, cue, safe, shortest; what the task has of them
     max_parameters: int | None = None  # with how many to plan at most, in a large world
 
@@ -133,6 +134,7 @@ def _tmaze() -> Task:
         weight=1.0,
         num_steps=1500,
         learning_rate=0.05,
+        sweeps=CoordinateSolver(restarts=4),  # θ are symmetric, so that one start may end on a saddle
         outcome=outcome,
     )
 
@@ -157,6 +159,7 @@ def _reactivity() -> Task:
         weight=reactivity_maze.WEIGHT,
         num_steps=1000,
         learning_rate=0.05,
+        sweeps=CoordinateSolver(),
         outcome=outcome,
     )
 
@@ -186,6 +189,7 @@ def _doorkey(size: int, preference: str, paper: bool) -> Task:
         weight=1.0 if paper else doorkey.WEIGHT,
         num_steps=3000,
         learning_rate=0.01,
+        sweeps=CoordinateSolver(lead=doorkey.LEAD),
         outcome=outcome,
         max_parameters=doorkey.max_layouts(size),
     )
@@ -227,7 +231,7 @@ def make_planner(task: Task, settings: Settings = DEFAULTS) -> Planner:
         task.model,
         guide=make_guide(task, settings),
         objective=make_objective(task, settings),
-        solver=make_solver(task, settings) if solver == "svi" else CoordinateSolver(),
+        solver=make_solver(task, settings) if solver == "svi" else task.sweeps,
         max_horizon=settings.horizon or task.horizon,
         max_parameters=task.max_parameters,
     )

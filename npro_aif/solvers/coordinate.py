@@ -8,8 +8,9 @@ backward pass, which updates the factors from the last to the first given the ot
     π_t(·|x)     = softmin_u, or with the planning correction argmin_u, of Σ_θ q_{t-1}(θ|x) Q_t(x,u,θ)
     q(θ)         ∝ p(θ) exp(−Σ_x0 p(x0|θ) V_0(x0,θ))                                   (if parameters are learned)
 
-With c and d held F never rises. As they are computed anew at every sweep, F_active may cycle: that is noticed,
-the costs are damped, and if nothing settles the posterior with the lowest F is returned.
+With c and d held F never rises. As they are computed anew at every sweep, F_active may cycle (often no policy
+without ties reproduces itself): that is noticed, the costs are damped for some sweeps, and if nothing settles the
+posterior with the lowest F is returned.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ from npro_aif.world import World
 
 MEMORY = 8  # the longest cycle that is looked for
 DAMPING = 0.5  # the share of the new costs once a cycle was met; halved again every CALM sweeps
-CALM = 10
+CALM, PATIENCE = 3, 9  # and after PATIENCE sweeps that did not settle it, it is left alone
 
 
 class Best(NamedTuple):
@@ -51,16 +52,22 @@ class Best(NamedTuple):
     posterior: TemporalPosterior
 
 
+class Progress(NamedTuple):
+    """How far the sweeps have come."""
+
+    sweep: Array  # () how many were made
+    change: Array  # () how much the last one changed a factor or a cost
+    cycle: Array  # () the length of a cycle that was met, 0 before
+    since: Array  # () sweeps since then
+
+
 class Sweeping(NamedTuple):
     """The state of the loop over sweeps."""
 
-    sweep: Array  # () how many were made
+    progress: Progress
     posterior: TemporalPosterior
     costs: Costs  # those that the last backward pass used
-    change: Array  # () how much it changed the posterior or the costs
     prints: Array  # (MEMORY,) fingerprints of the latest posteriors
-    cycle: Array  # () the length of a cycle that was met, 0 before
-    since: Array  # () sweeps since then
     best: Best
     history: Array  # (max_sweeps+1,) F before each sweep, and after the last
     done: Array  # ()
@@ -74,17 +81,22 @@ class CoordinateSolver:
     :param tol: stop when no probability of a learned factor (and no epistemic cost) changed by more than this.
     :param restarts: how many key-seeded starts to make; the lowest F is kept. Symmetric worlds have saddles and ties,
         and F_planning has local minima.
+    :param lead: sweeps of F_active without epistemic costs to begin with, so that they are those of a plan and not of a
+        random policy. It helps where information lies on the way; where it must be sought, it may not be found.
     """
 
     max_sweeps: int = 50
     tol: float = 1e-5
     restarts: int = 1
+    lead: int = 0
 
     def __post_init__(self) -> None:
         if self.max_sweeps < 1:
             raise ValueError(f"max_sweeps: found {self.max_sweeps}, expected at least 1")
         if self.restarts < 1:
             raise ValueError(f"restarts: found {self.restarts}, expected at least 1")
+        if not 0 <= self.lead < self.max_sweeps:
+            raise ValueError(f"lead: found {self.lead}, expected at least 0 and less than max_sweeps={self.max_sweeps}")
         if not self.tol > 0:
             raise ValueError(f"tol: found {self.tol}, expected a positive number")
 
@@ -125,37 +137,39 @@ class CoordinateSolver:
         seeds = {name: params[name] for name in ("control_logits", "parameter_logits") if name in params}
         first = template(world, guide.posterior(world, seeds, problem.num_steps), learn)
         observation = emissions(world, learn)
+        lead = self.lead if objective.epistemic else 0
 
         def body(state: Sweeping) -> Sweeping:
             seen = forward(world, state.posterior, objective, observation)
             value = total(seen.terms)
-            settled = state.change <= self.tol
+            settled = state.progress.change <= self.tol
+            hopeless = (state.progress.sweep == self.max_sweeps) | (state.progress.since == PATIENCE)
             now = Best(value, seen.terms, state.posterior)
             better = settled | (value <= state.best.free_energy)
             best = jax.tree.map(lambda old, new: jnp.where(better, new, old), state.best, now)
-            history = state.history.at[state.sweep].set(value)
-            state = state._replace(best=best, history=history, done=settled | (state.sweep == self.max_sweeps))
-            return jax.lax.cond(state.done, lambda: state, lambda: move(state, seen))
+            history = state.history.at[state.progress.sweep].set(value)
+            done = settled | hopeless
+            moved = move(state, seen)  # also when done: a branch would cost more, in batches much more
+            kept = jax.tree.map(lambda old, new: jnp.where(done, old, new), state.progress, moved.progress)
+            return moved._replace(progress=kept, best=best, history=history, done=done)
 
         def move(state: Sweeping, seen: Forward) -> Sweeping:
-            """The backward pass, with damped costs once a cycle was met."""
-            share = jnp.where(state.cycle > 0, DAMPING ** (1 + state.since // CALM), 1.0)
-            share = jnp.where(state.sweep == 0, 1.0, share)
+            """The backward pass: at first without epistemic costs, and with damped ones once a cycle was met."""
+            sweep, _, cycle, since = state.progress
+            share = jnp.where(cycle > 0, DAMPING ** (1 + since // CALM), 1.0)
+            share = jnp.where(sweep > lead, share, jnp.where(sweep == lead, 1.0, 0.0))
             costs = jax.tree.map(lambda old, new: old + share * (new - old), state.costs, seen.costs)
             posterior = backward(world, state.posterior, objective, seen.before, costs, learn)
             gap = jnp.stack([jnp.abs(a - b).max() for a, b in zip(costs, seen.costs, strict=True)]).max()
             change = jnp.maximum(distance(posterior, state.posterior), gap)
             mark = fingerprint(posterior, costs)
-            period = _period(state.prints, mark, state.sweep, self.tol)
-            cycle = jnp.where((state.cycle == 0) & (change > self.tol), period, state.cycle)
+            period = _period(state.prints, mark, sweep - lead, self.tol)
+            cycle = jnp.where((cycle == 0) & (change > self.tol), period, cycle)
             return state._replace(
-                sweep=state.sweep + 1,
+                progress=Progress(sweep + 1, change, cycle, jnp.where(cycle > 0, since + 1, 0)),
                 posterior=posterior,
                 costs=costs,
-                change=change,
                 prints=jnp.roll(state.prints, 1).at[0].set(mark),
-                cycle=cycle,
-                since=jnp.where(cycle > 0, state.since + 1, 0),
             )
 
         dtype = world.initial.dtype
@@ -166,23 +180,21 @@ class CoordinateSolver:
             lambda state: ~state.done,
             body,
             Sweeping(
-                sweep=jnp.asarray(0),
+                progress=Progress(jnp.asarray(0), infinite, jnp.asarray(0), jnp.asarray(0)),
                 posterior=first,
                 costs=Costs(*(jnp.zeros(shape, dtype) for shape in shapes)),
-                change=infinite,
                 prints=jnp.full(MEMORY, jnp.inf, dtype),
-                cycle=jnp.asarray(0),
-                since=jnp.asarray(0),
                 best=Best(infinite, {name: jnp.zeros((), term.dtype) for name, term in terms.items()}, first),
                 history=jnp.zeros(self.max_sweeps + 1, dtype),
                 done=jnp.asarray(False),
             ),
         )
-        converged, best = state.change <= self.tol, state.best
+        sweep, change, cycle, _ = state.progress
+        converged, best = change <= self.tol, state.best
         posterior = whole(world, best.posterior, observation)
-        made = jnp.arange(self.max_sweeps + 1) < jnp.minimum(state.sweep + 1, self.max_sweeps)
+        made = jnp.arange(self.max_sweeps + 1) < jnp.minimum(sweep + 1, self.max_sweeps)
         history = jnp.where(made, state.history, best.free_energy)
-        info = SolverInfo(state.sweep, converged, jnp.where(converged, 0, state.cycle))
+        info = SolverInfo(sweep, converged, jnp.where(converged, 0, cycle))
         return Solution(posterior, history, best.terms, info, _params(world, posterior))
 
 

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from npro_aif.epistemic import EpistemicCosts
-from npro_aif.kernels import Dense, Index, Kernel, time_slice
+from npro_aif.kernels import Dense, Kernel, time_slice
 from npro_aif.numerics import divide, masked_log_softmax, sum_leading
 from npro_aif.objectives import Objective
 from npro_aif.temporal import (
@@ -46,13 +46,10 @@ class Forward(NamedTuple):
 
 
 def prepared(world: World) -> World:
-    """The world with what its deterministic kernels look up in every slice and sweep worked out once."""
-
-    def ready(kernel: Kernel) -> Kernel:
-        return kernel.prepared(*world.initial.shape) if isinstance(kernel, Index) else kernel
-
-    observation = {name: ready(kernel) for name, kernel in world.observation.items()}
-    return world._replace(state=ready(world.state), observation=observation)
+    """The world with what its kernels need in every slice and sweep worked out once."""
+    shape = world.initial.shape
+    observation = {name: kernel.prepared(*shape) for name, kernel in world.observation.items()}
+    return world._replace(state=world.state.prepared(*shape), observation=observation)
 
 
 def template(world: World, posterior: TemporalPosterior, learn: tuple[str, ...]) -> TemporalPosterior:
