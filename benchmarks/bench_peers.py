@@ -22,8 +22,14 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-METHODS = ("vfe", "efe", "sophisticated")
-NAMES = {"vfe": "ours, coordinate", "efe": "pymdp, Standard EFE", "sophisticated": "pymdp, Sophisticated"}
+METHODS = ("policy", "vfe", "efe", "sophisticated")
+NAMES = {
+    "policy": "ours, the policy learned",  # the dynamics are the model's, as in pymdp
+    "vfe": "ours, all factors learned",
+    "efe": "pymdp, Standard EFE",
+    "sophisticated": "pymdp, Sophisticated",
+}
+OURS = ("policy", "vfe")
 MINUTE = 60.0
 ENOUGH = 120.0  # seconds of decisions after which a row begins no further episode
 WARM_UP = 10_000  # the seed of the episode that is walked twice before: once compiling, once not
@@ -47,13 +53,16 @@ def episodes_of(task_name: str, method: str, horizon: int, episodes: int, gigaby
 def _run(task_name: str, method: str, horizon: int, episodes: int, pipe: Connection) -> None:
     from npro_aif.episodes import tie_key
     from npro_aif.experiments.tasks import Settings, make_agent, make_task
+    from npro_aif.solvers import CoordinateSolver
 
     task = make_task(task_name)
     task = task._replace(max_steps=max(task.max_steps, horizon))
     env = type(task.environment())(max_steps=task.max_steps)  # type: ignore[call-arg]
+    if method == "policy":
+        task = task._replace(learn=("control",), sweeps=CoordinateSolver())
     start = time.perf_counter()
-    agent: Any = make_agent(task, Settings(method=method, horizon=horizon))
-    if method != "vfe":
+    agent: Any = make_agent(task, Settings(method="vfe" if method in OURS else method, horizon=horizon))
+    if method not in OURS:
         agent.remember = False
         agent.prepare()
     agent.reset(tie_key(WARM_UP))
@@ -142,7 +151,7 @@ def show(rows: list[dict[str, Any]]) -> None:
     for title in ("ms a decision", "CPU ms", "median", "slowest", "times ours", "compile s", "success"):
         table.add_column(title, justify="right")
     table.add_column("note")
-    mine = {(row["task"], row["horizon"]): row.get("seconds") for row in rows if row["method"] == "vfe"}
+    mine = {(row["task"], row["horizon"]): row.get("seconds") for row in rows if row["method"] == OURS[0]}
     for row in rows:
         base, seconds = mine.get((row["task"], row["horizon"])), row.get("seconds")
         times = seconds / base if base and seconds else None
@@ -153,7 +162,7 @@ def show(rows: list[dict[str, Any]]) -> None:
             str(row["horizon"]),
             NAMES[row["method"]],
             *(f"{1e3 * row[name]:.1f}" if name in row else "–" for name in ("seconds", "cpu", "median", "slowest")),
-            "–" if times is None else "1" if row["method"] == "vfe" else f"[{colour}]{times:.1f}[/]",
+            "–" if times is None else f"{times:.1f}" if row["method"] in OURS else f"[{colour}]{times:.1f}[/]",
             "–" if row["compile_seconds"] is None else f"{row['compile_seconds']:.1f}",
             f"{row['successes']}/{row['episodes']}" if row["episodes"] else "–",
             row["note"],
