@@ -38,7 +38,8 @@ TOGGLED = np.array([NO_KEY, OPEN, CLOSED, OPEN], dtype=np.int32)
 # dawdles where it learns (DESIGN section 6).
 LEARN = ("control",)
 WEIGHT = 0.1
-SWEEPS, LEAD = 8, 3  # information lies on the way to the goal: plan for the goal first, then for both
+# Information lies on the way to the goal: plan for the goal first, then for both, and for what is on the way only.
+SWEEPS, LEAD, UNVISITED = 8, 3, "free"
 STEP_PREFERENCE, LAST_PREFERENCE = 0.5, 2.5  # log-preference for the goal: at a step, and at the last one
 PREFERENCES = ("every-step", "terminal")
 EXACT_UP_TO, MOST_LAYOUTS = 10, 64  # in larger grids a plan considers so many of the possible layouts

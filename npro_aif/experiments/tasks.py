@@ -189,7 +189,7 @@ def _doorkey(size: int, preference: str, paper: bool) -> Task:
         weight=1.0 if paper else doorkey.WEIGHT,
         num_steps=3000,
         learning_rate=0.01,
-        sweeps=CoordinateSolver(max_sweeps=doorkey.SWEEPS, lead=doorkey.LEAD),
+        sweeps=CoordinateSolver(max_sweeps=doorkey.SWEEPS, lead=doorkey.LEAD, unvisited=doorkey.UNVISITED),
         outcome=outcome,
         max_parameters=doorkey.max_layouts(size),
     )

@@ -32,6 +32,7 @@ from npro_aif.solvers.sweep import (
     emissions,
     forward,
     prepared,
+    reference_flow,
     template,
     total,
     whole,
@@ -39,6 +40,7 @@ from npro_aif.solvers.sweep import (
 from npro_aif.temporal import TemporalPosterior
 from npro_aif.world import World
 
+UNVISITED = ("prior", "free")
 MEMORY = 8  # the longest cycle that is looked for
 DAMPING = 0.5  # the share of the new costs once a cycle was met; halved again every CALM sweeps
 CALM, PATIENCE = 3, 9  # and after PATIENCE sweeps that did not settle it, it is left alone
@@ -82,13 +84,16 @@ class CoordinateSolver:
     :param restarts: how many key-seeded starts to make; the lowest F is kept. Symmetric worlds have saddles and ties,
         and F_planning has local minima.
     :param lead: sweeps of F_active without epistemic costs to begin with, so that they are those of a plan and not of a
-        random policy. It helps where information lies on the way; where it must be sought, it may not be found.
+        random policy.
+    :param unvisited: what stands in where q has no mass: the "prior"-predictive flow, so that information is seen where
+        the plan does not go yet; or nothing ("free"), so that it does not lead away from the plan.
     """
 
     max_sweeps: int = 50
     tol: float = 1e-5
     restarts: int = 1
     lead: int = 0
+    unvisited: str = "prior"
 
     def __post_init__(self) -> None:
         if self.max_sweeps < 1:
@@ -97,6 +102,8 @@ class CoordinateSolver:
             raise ValueError(f"restarts: found {self.restarts}, expected at least 1")
         if not 0 <= self.lead < self.max_sweeps:
             raise ValueError(f"lead: found {self.lead}, expected at least 0 and less than max_sweeps={self.max_sweeps}")
+        if self.unvisited not in UNVISITED:
+            raise ValueError(f"unvisited: found {self.unvisited!r}, expected one of {', '.join(UNVISITED)}")
         if not self.tol > 0:
             raise ValueError(f"tol: found {self.tol}, expected a positive number")
 
@@ -137,10 +144,11 @@ class CoordinateSolver:
         seeds = {name: params[name] for name in ("control_logits", "parameter_logits") if name in params}
         first = template(world, guide.posterior(world, seeds, problem.num_steps), learn)
         observation = emissions(world, learn)
+        reference = reference_flow(world, problem.num_steps) if self.unvisited == "prior" else None
         lead = self.lead if objective.epistemic else 0
 
         def body(state: Sweeping) -> Sweeping:
-            seen = forward(world, state.posterior, objective, observation)
+            seen = forward(world, state.posterior, objective, observation, reference)
             value = total(seen.terms)
             settled = state.progress.change <= self.tol
             hopeless = (state.progress.sweep == self.max_sweeps) | (state.progress.since == PATIENCE)
@@ -159,7 +167,7 @@ class CoordinateSolver:
             share = jnp.where(cycle > 0, DAMPING ** (1 + since // CALM), 1.0)
             share = jnp.where(sweep > lead, share, jnp.where(sweep == lead, 1.0, 0.0))
             costs = jax.tree.map(lambda old, new: old + share * (new - old), state.costs, seen.costs)
-            posterior = backward(world, state.posterior, objective, seen.before, costs, learn)
+            posterior = backward(world, state.posterior, objective, seen.before, costs, learn, reference)
             gap = jnp.stack([jnp.abs(a - b).max() for a, b in zip(costs, seen.costs, strict=True)]).max()
             change = jnp.maximum(distance(posterior, state.posterior), gap)
             mark = fingerprint(posterior, costs)
@@ -175,7 +183,7 @@ class CoordinateSolver:
         dtype = world.initial.dtype
         infinite = jnp.asarray(jnp.inf, dtype)
         shapes = (problem.num_steps, world.initial.shape[1]), (problem.num_steps, world.control.shape[-1])
-        terms = jax.eval_shape(lambda: forward(world, first, objective, observation).terms)
+        terms = jax.eval_shape(lambda: forward(world, first, objective, observation, reference).terms)
         state = jax.lax.while_loop(
             lambda state: ~state.done,
             body,

@@ -2,7 +2,7 @@
 
 The forward pass yields q(θ, x_{t-1}), F and the epistemic costs c_t(x), d_t(u) at the present posterior; the backward
 pass updates the factors from the last to the first, each by its exact minimiser given the others. Where q has no mass
-nothing is known yet: states and controls that are not used cost nothing, and q(θ|x) is p(θ).
+the prior-predictive flow may stand in; without it what is not used costs nothing, and q(θ|x) is p(θ) there.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from npro_aif.kernels import Dense, Kernel, time_slice
 from npro_aif.numerics import divide, masked_log_softmax, sum_leading
 from npro_aif.objectives import Objective
 from npro_aif.temporal import (
+    Flow,
     TemporalPosterior,
     flow,
     parameter_complexity,
@@ -28,6 +29,9 @@ from npro_aif.temporal import (
 from npro_aif.world import World
 
 TIE = 1e-5  # controls whose costs differ by less, relative to max(1, |cost|), are tied and share
+
+
+REFERENCE_MASS = 1e-6  # how much of the prior-predictive flow stands in where q has no mass
 
 
 class Costs(NamedTuple):
@@ -89,11 +93,30 @@ def _prior(world: World, t: Array) -> Array:
     return jnp.broadcast_to(time_slice(world.control, t), (world.initial.shape[1], world.control.shape[-1]))
 
 
+def reference_flow(world: World, num_steps: int) -> Array:
+    """The prior-predictive p(θ, x_t), (T+1, Θ, X), in the trace that stands in for q where q has no mass."""
+
+    def step(t: Array, flows: Array) -> Array:
+        return flows.at[t + 1].set(flow(_prior(world, t), world.state.at(t), flows[t]).after)
+
+    first = REFERENCE_MASS * jnp.exp(world.parameter)[:, None] * jnp.exp(world.initial)
+    flows = jnp.zeros((num_steps + 1, *first.shape), first.dtype).at[0].set(first)
+    return jax.lax.fori_loop(0, world.horizon, step, flows)
+
+
+def _mixed(now: Flow, reference: Array, prior: Array, t: Array) -> Flow:
+    """The flow with a trace of the prior-predictive one, by which controls not used are spread as their prior is."""
+    before = now.before + reference[t]
+    mass = now.mass + sum_leading(reference[t])[:, None] * jnp.exp(prior)
+    return Flow(before, divide(mass, sum_leading(before)[:, None]), now.after + reference[t + 1])
+
+
 def forward(
     world: World,
     posterior: TemporalPosterior,
     objective: Objective,
     observation: dict[str, Kernel],
+    reference: Array | None,
 ) -> Forward:
     """q(θ, x_{t-1}), the epistemic costs and F at the present posterior."""
     num_steps, num_states, num_controls = posterior.control.shape
@@ -105,7 +128,8 @@ def forward(
         now = flow(own.control[t], state, before)
         costs = None
         if objective.epistemic:
-            costs = slice_costs(now, state, {k: kernel.at(t) for k, kernel in own.observation.items()}, objective)
+            seen = now if reference is None else _mixed(now, reference, _prior(world, t), t)
+            costs = slice_costs(seen, state, {k: kernel.at(t) for k, kernel in own.observation.items()}, objective)
         return now.after, costs, slice_terms(world, own, objective, t, now, costs)
 
     def step(t: Array, carry: tuple[Array, Forward]) -> tuple[Array, Forward]:
@@ -141,6 +165,7 @@ def backward(
     before: Array,
     costs: Costs,
     learn: tuple[str, ...],
+    reference: Array | None,
 ) -> TemporalPosterior:
     """Update every factor, from the last to the first, by its exact minimiser."""
     learns_state = posterior.state is not None
@@ -152,7 +177,7 @@ def backward(
         kernel, moving = _move(world, t, arrival, learns_state)  # (U, Θ, X)
         prior = _prior(world, t)
         effort = costs.control[t] - jnp.where(prior > -jnp.inf, prior, 0.0)  # (X, U); Q_t = moving + effort
-        belief = parameter_given_state(world, before[t])
+        belief = parameter_given_state(world, before[t] if reference is None else before[t] + reference[t])
         average = jnp.einsum("i,uix->ux", jnp.ones_like(belief[:, 0]), belief * moving).T + effort
         control = posterior.control[t]
         if "control" in learn:
@@ -175,7 +200,7 @@ def backward(
 
 
 def parameter_given_state(world: World, joint: Array) -> Array:
-    """q(θ|x) from q(θ,x), (Θ, X); p(θ) where q(x) = 0."""
+    """q(θ|x) from q(θ,x), (Θ, X); p(θ) where there is no mass."""
     mass = sum_leading(joint)
     return jnp.where(mass > 0, divide(joint, mass), jnp.exp(world.parameter)[:, None])
 
