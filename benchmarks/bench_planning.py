@@ -115,7 +115,9 @@ def grid(repeats: int) -> list[Row]:
             ]
             step = (steps[1][1] - steps[0][1]) / 5
             rows.append(row(task, "SVI, one step", steps[1][0], step, steps[1][2]) | {"iterations": 1})
-            planner = aif.Planner(model, guide, objective, aif.CoordinateSolver(SWEEPS, tol=1e-30, unvisited=doorkey.UNVISITED), HORIZON)
+            planner = aif.Planner(
+                model, guide, objective, aif.CoordinateSolver(SWEEPS, tol=1e-30, unvisited=doorkey.UNVISITED), HORIZON
+            )
             found = row(task, f"coordinate, {SWEEPS} sweeps", *timed(decision(planner, belief, HORIZON), repeats))
             rows.append(found | {"steps": found["seconds"] / step, "limit": LIMITS[name, count]})
     return rows
@@ -145,7 +147,11 @@ def shrinking() -> Row:
     """How often 20 decisions whose supports shrink from 300 layouts to one are traced."""
     model = doorkey.doorkey
     planner = aif.Planner(
-        model, TemporalGuide(model, learn=doorkey.LEARN), OBJECTIVES["planning"], aif.CoordinateSolver(SWEEPS, unvisited=doorkey.UNVISITED), HORIZON
+        model,
+        TemporalGuide(model, learn=doorkey.LEARN),
+        OBJECTIVES["planning"],
+        aif.CoordinateSolver(SWEEPS, unvisited=doorkey.UNVISITED),
+        HORIZON,
     )
     counts = np.unique(np.geomspace(300, 1, 20).round().astype(int))[::-1]
     for _ in range(2):  # the second time everything is warm
