@@ -97,7 +97,9 @@ def test_sizes() -> None:
 
 
 @pytest.mark.parametrize(
-    ("solver", "counts"), [("coordinate", (3, 20, 2, 4)), ("svi", (3, 4))], ids=["coordinate", "svi"]
+    ("solver", "counts"),
+    [("coordinate", (3, 20, 2, 4)), pytest.param("svi", (3, 4), marks=pytest.mark.slow)],
+    ids=["coordinate", "svi"],
 )
 def test_a_batch_is_its_plans(solver: str, counts: tuple[int, ...], monkeypatch: pytest.MonkeyPatch) -> None:
     """Beliefs with supports of some sizes, the largest one by one; also what a plan rebuilds from its tables."""
