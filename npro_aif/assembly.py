@@ -29,7 +29,8 @@ from npro_aif.axes import (
     observed_on,
 )
 from npro_aif.errors import ModelError
-from npro_aif.kernels import Dense, Index, Kernel, select_parameters
+from npro_aif.kernels import Dense, Index, Kernel
+from npro_aif.layout import select_parameters
 from npro_aif.reader import Draw, Reading
 from npro_aif.signature import Signature, Site, join, split
 

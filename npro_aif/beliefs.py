@@ -145,7 +145,7 @@ class Filter:
         joint = jnp.exp(world.parameter)[:, None] * jnp.exp(world.initial)
 
         def push(joint: Array) -> Array:
-            return world.state.at(0).given(only).push(joint[None])
+            return world.state.at(0).given(only).push(joint.T[None]).T
 
         joint = jax.lax.cond(control == UNMOVED, lambda joint: joint, push, joint)
         total = joint.sum()

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jax import Array
 
-from npro_aif.kernels import Evidence
+from npro_aif.layout import Evidence
 from npro_aif.numerics import log_normalizer
 
 

@@ -1,66 +1,32 @@
 """Conditional tables p(outcome | given): dense log-tables and integer index tables with one interface.
 
-A transition kernel is laid out (T|1, Θ|1, X|1, U|1, X') and an observation kernel (T|1, Θ|1, X, Y); an axis on
-which the table does not depend has size 1. ``at(t)`` removes the time axis, and everything below works on
-one time slice. An :class:`Index` kernel has no outcome axis: it stores the one outcome that is certain. Weights and
-values over (θ, x, u) come with the control first, (U, Θ, X): each control's part is then one stretch of memory.
+See :mod:`npro_aif.layout` for the order of their axes. ``at(t)`` removes the time axis, and everything below works on
+one time slice. An :class:`Index` kernel has no outcome axis: it stores the one outcome that is certain. Transition
+kernels move flows (X, Θ); observation kernels sum them up over θ, which is faster laid out as their tables are, (Θ, X).
 """
 
 from __future__ import annotations
 
 import functools
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import Array
 
-from npro_aif.numerics import divide, is_concrete, mul_log, neg_entropy, safe_log, sum_leading
+from npro_aif.layout import INSIDE, Evidence, contract, select_parameters, time_slice
+from npro_aif.numerics import divide, mul_log, neg_entropy, safe_log, sum_last, sum_leading
+from npro_aif.routing import Routes, Rows, find_routes, find_rows
 
 
-def contract(output: str, *operands: tuple[Array, str]) -> Array:
-    """Einsum in which an operand's axis of size 1 broadcasts, and an output axis nobody has gets size 1."""
-    arrays, names = [], []
-    for array, axes in operands:
-        dead = tuple(i for i, size in enumerate(array.shape) if size == 1)
-        arrays.append(array.squeeze(dead))
-        names.append("".join(axis for i, axis in enumerate(axes) if i not in dead))
-    live = "".join(axis for axis in output if any(axis in name for name in names))
-    result = jnp.einsum(f"{','.join(names)}->{live}", *arrays)
-    return jnp.expand_dims(result, tuple(i for i, axis in enumerate(output) if axis not in live))
-
-
-def time_slice(table: Array, t: Array | int) -> Array:
-    """Row t of a table (T|1, …)."""
-    if table.shape[0] == 1:
-        return table[0]
-    return jax.lax.dynamic_index_in_dim(table, t, 0, keepdims=False)
-
-
-def select_parameters(table: Array, theta: Array) -> Array:
-    """The rows of ``theta`` in a table (T|1, Θ|1, …)."""
-    return table if table.shape[1] == 1 else jnp.take(table, theta, axis=1)
-
-
-INSIDE = "promise_in_bounds"  # indices are checked when a program is compiled
-
-
-class Evidence(NamedTuple):
-    """What one observation site tells about θ at each state, given a weight q(θ,x)."""
-
-    observation: Array  # (X, Y) q(y|x)
-    novelty: Array  # (X, Y) KL[q(θ|y,x) ‖ q(θ|x)], zero where q(y,x) = 0
-    ambiguity: Array  # (X,) E_q(θ|x) H[q(y|x,θ)]
-
-
-@functools.partial(jax.tree_util.register_dataclass, data_fields=("log", "entropy"), meta_fields=())
+@functools.partial(jax.tree_util.register_dataclass, data_fields=("log", "known", "entropy"), meta_fields=())
 @dataclass(frozen=True)
 class Dense:
     """A kernel as log-probabilities; the last axis is the outcome."""
 
     log: Array  # (T|1, Θ|1, …, K), or without T after at(t)
-    entropy: Array | None = None  # (T|1, U|1, X|1) of a transition on which θ has no say, if it was prepared
+    known: Array | None = None  # as log: the probabilities, if they were worked out before (:meth:`prepared`)
+    entropy: Array | None = None  # (T|1, U|1, X|1) of a transition on which θ has no say, likewise
 
     @property
     def size(self) -> int:
@@ -68,20 +34,22 @@ class Dense:
 
     @property
     def probs(self) -> Array:
-        return jnp.exp(self.log)
+        return jnp.exp(self.log) if self.known is None else self.known
 
     @property
     def support(self) -> Array:
         return self.log > -jnp.inf
 
     def at(self, t: Array | int) -> Dense:
-        return Dense(time_slice(self.log, t), None if self.entropy is None else time_slice(self.entropy, t))
+        now = (None if table is None else time_slice(table, t) for table in (self.known, self.entropy))
+        return Dense(time_slice(self.log, t), *now)
 
     def prepared(self, num_parameters: int, num_states: int) -> Dense:
         """The same kernel, ready for a loop over time and sweeps."""
+        probs = jnp.exp(self.log)
         if self.log.ndim < 5 or self.log.shape[1] > 1:
-            return self
-        return replace(self, entropy=jnp.swapaxes(-neg_entropy(self.probs).sum(-1)[:, 0], 1, 2))
+            return Dense(self.log, probs)
+        return Dense(self.log, probs, jnp.swapaxes(-neg_entropy(probs).sum(-1)[:, 0], 1, 2))
 
     def select(self, theta: Array) -> Dense:
         return Dense(select_parameters(self.log, theta))
@@ -105,12 +73,12 @@ class Dense:
         return contract("k", (weight, "ix"), (self.probs, "ixk"))
 
     def push(self, weight: Array) -> Array:
-        """Σ_{x,u} weight(u,θ,x) p(x'|x,u,θ), (Θ, X')."""
-        return contract("ik", (weight, "uix"), (self.probs, "ixuk"))
+        """Σ_{x,u} weight(u,x,θ) p(x'|x,u,θ), (X', Θ)."""
+        return contract("ki", (weight, "uxi"), (self.probs, "ixuk"))
 
     def pull(self, value: Array) -> Array:
-        """Σ_x' p(x'|x,u,θ) value(θ,x'), (U|1, Θ, X|1)."""
-        return contract("uix", (self.probs, "ixuk"), (value, "ik"))
+        """Σ_x' p(x'|x,u,θ) value(x',θ), (U|1, X|1, Θ)."""
+        return contract("uxi", (self.probs, "ixuk"), (value, "ki"))
 
     def expect(self, cost: Array) -> Array:
         """Σ_k p(k|given) cost(given, k), where cost broadcasts; of the givens' shape."""
@@ -127,11 +95,11 @@ class Dense:
         return mul_log(self.probs, self.log - jnp.where(self.log > -jnp.inf, other.table(), 0.0)).sum(-1)
 
     def spread(self, weight: Array) -> Array:
-        """q(x) H[q(x'|x,u)] with θ summed out under the weight q(θ,x), (Θ, X): (U|1, X)."""
+        """q(x) H[q(x'|x,u)] with θ summed out under the weight q(θ,x), (X, Θ): (U|1, X)."""
         if self.entropy is not None:
-            return sum_leading(weight) * self.entropy
-        flow = contract("uxk", (weight, "ix"), (self.probs, "ixuk"))
-        return neg_entropy(sum_leading(weight)) - neg_entropy(flow).sum(-1)
+            return sum_last(weight) * self.entropy
+        flow = contract("uxk", (weight, "xi"), (self.probs, "ixuk"))
+        return neg_entropy(sum_last(weight)) - neg_entropy(flow).sum(-1)
 
     def evidence(self, weight: Array) -> Evidence:
         """What an observation kernel (Θ|1, X, Y) tells about θ under the weight q(θ,x), (Θ, X)."""
@@ -145,61 +113,46 @@ class Dense:
 
 
 @functools.partial(
-    jax.tree_util.register_dataclass,
-    data_fields=("index", "group", "route", "place"),
-    meta_fields=("size", "num_groups"),
+    jax.tree_util.register_dataclass, data_fields=("index", "routing", "place"), meta_fields=("size",)
 )
 @dataclass(frozen=True)
 class Index:
-    """A deterministic kernel: the outcome itself, one integer for each given.
-
-    ``group`` numbers the different outcomes that the θ have among themselves at the same (x,u), so that sums
-    over outcomes run over a handful of groups instead of all X' states. ``route`` and ``place`` are what a loop
-    over time looks up, if it was worked out before (:meth:`prepared`).
-    """
+    """A deterministic kernel: the outcome itself, one integer for each given."""
 
     index: Array  # (T|1, Θ|1, …) int32, or without T after at(t)
     size: int  # the number of outcomes
-    group: Array | None = None  # as index
-    num_groups: int = 0
-    route: Array | None = None  # (T|1, U|1, Θ, X) where each (u, θ, x) leads in a flat (Θ, X') table
-    place: Array | None = None  # (T|1, …, Θ, X) where it counts in a flat (group, X) or (outcome, X) table
+    routing: Rows | Routes | None = None  # of a transition, if it was worked out before (:meth:`prepared`)
+    place: Array | None = None  # of an observation, likewise: (T|1, Θ, X) where it counts in a flat (Y, X) table
 
     @property
     def support(self) -> Array:
         return self.index[..., None] == jnp.arange(self.size)
 
     def at(self, t: Array | int) -> Index:
-        now = (None if table is None else time_slice(table, t) for table in (self.group, self.route, self.place))
-        group, route, place = now
-        return Index(time_slice(self.index, t), self.size, group, self.num_groups, route, place)
+        routing = None if self.routing is None else self.routing.at(t)
+        place = None if self.place is None else time_slice(self.place, t)
+        return Index(time_slice(self.index, t), self.size, routing, place)
 
     def prepared(self, num_parameters: int, num_states: int) -> Index:
         """The same kernel, ready for a loop over time and sweeps."""
         if self.index.ndim == 3:  # of an observation: (T|1, Θ|1, X|1)
             place = self._place(num_states)
             return replace(self, place=jnp.broadcast_to(place, (len(place), num_parameters, num_states)))
-        kernel = self.grouped()
-        route = kernel._route(num_parameters)
-        route = jnp.broadcast_to(route, (*route.shape[:2], num_parameters, num_states))
-        return replace(kernel, route=route, place=None if kernel.group is None else kernel._group_place(num_states))
+        routing = self.routing or find_rows(self.index)
+        return replace(self, routing=routing or find_routes(self.index, self.size, num_parameters, num_states))
 
     def select(self, theta: Array) -> Index:
-        group = None if self.group is None else select_parameters(self.group, theta)
-        return Index(select_parameters(self.index, theta), self.size, group, self.num_groups)
+        routing = self.routing.select(theta) if isinstance(self.routing, Rows) else None
+        return Index(select_parameters(self.index, theta), self.size, routing)
 
     def given(self, control: Array | int) -> Index:
         if self.index.shape[2] == 1:
             return self
         return Index(jax.lax.dynamic_slice_in_dim(self.index, control, 1, axis=2), self.size)
 
-    def grouped(self) -> Index:
-        """The same kernel with its groups worked out, where θ matters; at most as many as there are θ or outcomes."""
-        if self.group is not None or self.index.shape[1] == 1:
-            return self
-        group = _rank_along(self.index, axis=1)
-        bound = min(self.index.shape[1], self.size)
-        return Index(self.index, self.size, group, int(group.max()) + 1 if is_concrete(group) else bound)
+    def with_rows(self) -> Index:
+        """The same kernel with what :class:`Rows` needs, where it can have them; these stay when θ are selected."""
+        return self if self.routing is not None else replace(self, routing=find_rows(self.index))
 
     def table(self) -> Array:
         """The dense log-table: for callers that must have it."""
@@ -212,23 +165,20 @@ class Index:
         return self._outcomes(weight).sum(-1)
 
     def push(self, weight: Array) -> Array:
-        num_controls, num_parameters, _ = weight.shape
-        route = self._route(num_parameters) if self.route is None else self.route
-        route = jnp.broadcast_to(route, weight.shape)
-        result = jnp.zeros(num_parameters * self.size, weight.dtype)
-        for u in range(num_controls):  # one scatter for each control: faster than one big one
-            result = result.at[route[u].ravel()].add(weight[u].ravel(), mode=INSIDE)
-        return result.reshape(num_parameters, self.size)
+        return self._routing(*weight.shape[1:]).push(weight, self.size)
 
     def pull(self, value: Array) -> Array:
-        route = self._route(max(len(value), len(self.index))) if self.route is None else self.route
-        value = jnp.broadcast_to(value, (route.shape[1], self.size))
-        return value.ravel().at[route.ravel()].get(mode=INSIDE).reshape(route.shape)
+        return self._routing(self.index.shape[1], value.shape[1]).pull(value)
 
-    def _route(self, num_parameters: int) -> Array:
-        """Where each (u, θ, x) leads in a flat (Θ, X') table, ([T|1,] U|1, Θ, X|1)."""
-        rows = jnp.arange(num_parameters, dtype=self.index.dtype)[:, None]
-        return jnp.moveaxis(self.index, -1, -3) + rows * self.size
+    def spread(self, weight: Array) -> Array:
+        return self._routing(*weight.shape).spread(weight)
+
+    def _routing(self, num_states: int, num_parameters: int) -> Rows | Routes:
+        """The routing of a slice, worked out now if it was not before."""
+        if self.routing is not None:
+            return self.routing
+        whole = Index(self.index[None], self.size).prepared(num_parameters, num_states)
+        return whole.routing.at(0)  # type: ignore[union-attr]
 
     def expect(self, cost: Array) -> Array:
         if cost.shape[-1] == 1:
@@ -242,16 +192,6 @@ class Index:
         """Zero: a posterior with an index kernel has its model's, as there is no other on its support."""
         return jnp.zeros((1,) * self.index.ndim)
 
-    def spread(self, weight: Array) -> Array:
-        num_states = weight.shape[1]
-        if self.index.shape[0] == 1:  # all θ agree on the next state: there is nothing to be uncertain of
-            return jnp.zeros((1, num_states), weight.dtype)
-        kernel = self if self.group is not None else Index(self.index[None], self.size).grouped().at(0)
-        place = kernel._group_place(num_states) if kernel.place is None else kernel.place  # (U|1, Θ, X)
-        flow = jnp.stack([_gather_sum(kernel.num_groups * num_states, p, weight) for p in place])
-        spread = neg_entropy(flow).reshape(-1, kernel.num_groups, num_states).sum(1)
-        return neg_entropy(sum_leading(weight)) - spread
-
     def evidence(self, weight: Array) -> Evidence:
         """A certain observation has no ambiguity, and its novelty is −log q(y|x)."""
         predicted = divide(self._outcomes(weight), sum_leading(weight))
@@ -261,32 +201,13 @@ class Index:
     def _outcomes(self, weight: Array) -> Array:
         """Σ_θ of the weight q(θ,x) by what is observed at x, (Y, X)."""
         num_states = weight.shape[1]
-        place = self._place(num_states) if self.place is None else self.place
-        flow = _gather_sum(num_states * self.size, jnp.broadcast_to(place, weight.shape), weight)
+        place = jnp.broadcast_to(self._place(num_states) if self.place is None else self.place, weight.shape)
+        flow = jnp.zeros(num_states * self.size, weight.dtype).at[place.ravel()].add(weight.ravel(), mode=INSIDE)
         return flow.reshape(self.size, num_states)
 
     def _place(self, num_states: int) -> Array:
         """Where each (θ, x) counts in a flat (Y, X) table, ([T|1,] Θ|1, X)."""
         return self.index * num_states + jnp.arange(num_states, dtype=self.index.dtype)
 
-    def _group_place(self, num_states: int) -> Array:
-        """Where each (u, θ, x) counts in a flat (group, X) table, ([T|1,] U|1, Θ, X)."""
-        group = jnp.moveaxis(jnp.asarray(self.group), -1, -3)
-        return group * num_states + jnp.arange(num_states, dtype=group.dtype)
-
 
 Kernel = Dense | Index
-
-
-def _gather_sum(size: int, place: Array, weight: Array) -> Array:
-    """Σ of the weights that fall on each of ``size`` places."""
-    return jnp.zeros(size, weight.dtype).at[place.ravel()].add(weight.ravel(), mode=INSIDE)
-
-
-def _rank_along(index: Array, axis: int) -> Array:
-    """For each entry, the rank of its value among the different values along ``axis`` (0, 1, …)."""
-    order = jnp.argsort(index, axis=axis, stable=True)
-    ordered = jnp.take_along_axis(index, order, axis)
-    fresh = jnp.diff(ordered, axis=axis, prepend=jnp.take(ordered, jnp.array([0]), axis)) != 0
-    rank = jnp.cumsum(fresh, axis=axis, dtype=index.dtype)
-    return jnp.put_along_axis(jnp.zeros_like(rank), order, rank, axis, inplace=False)

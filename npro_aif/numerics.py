@@ -59,6 +59,11 @@ def sum_leading(table: Array) -> Array:
     return jnp.tensordot(ones, table, axes=1, precision=jax.lax.Precision.HIGHEST)
 
 
+def sum_last(table: Array) -> Array:
+    """Σ over the last axis, likewise: XLA does not vectorise reductions."""
+    return jnp.matmul(table, jnp.ones(table.shape[-1], table.dtype), precision=jax.lax.Precision.HIGHEST)
+
+
 def normalize(weight: Array, axis: int = -1) -> Array:
     """weight over its sum along ``axis``; uniform where the sum is zero."""
     total = weight.sum(axis, keepdims=True)

@@ -16,7 +16,7 @@ import numpy as np
 from jax import Array
 
 from npro_aif.epistemic import EpistemicCosts, EpistemicPriors, epistemic_costs, epistemic_priors
-from npro_aif.kernels import Evidence, time_slice
+from npro_aif.layout import Evidence, time_slice
 from npro_aif.numerics import divide, finite, hold, neg_entropy, normalize, safe_log
 from npro_aif.objectives import Objective
 from npro_aif.temporal import Marginals

@@ -14,8 +14,9 @@ import jax.numpy as jnp
 from jax import Array
 
 from npro_aif.epistemic import EpistemicCosts, EpistemicPriors, epistemic_costs, epistemic_priors
-from npro_aif.kernels import Evidence, Kernel, contract, time_slice
-from npro_aif.numerics import divide, hold, mul_log, sum_leading
+from npro_aif.kernels import Kernel
+from npro_aif.layout import Evidence, contract, time_slice
+from npro_aif.numerics import divide, hold, mul_log, sum_last
 from npro_aif.objectives import Objective
 from npro_aif.world import World
 
@@ -39,19 +40,19 @@ class TemporalPosterior(NamedTuple):
 class Flow(NamedTuple):
     """The mass that moves through one time slice."""
 
-    before: Array  # (Θ, X) q(θ, x_{t-1})
+    before: Array  # (X, Θ) q(θ, x_{t-1})
     policy: Array  # (X, U) q(u_t|x_{t-1})
-    after: Array  # (Θ, X') q(θ, x_t)
+    after: Array  # (X', Θ) q(θ, x_t)
 
     @property
     def mass(self) -> Array:
         """q(x_{t-1}, u_t), (X, U)."""
-        return sum_leading(self.before)[:, None] * self.policy
+        return sum_last(self.before)[:, None] * self.policy
 
     @property
     def joint(self) -> Array:
-        """q(u_t, θ, x_{t-1}), (U, Θ, X)."""
-        return jnp.stack([column * self.before for column in self.policy.T])  # faster to differentiate than a product
+        """q(u_t, θ, x_{t-1}), (U, X, Θ)."""
+        return self.policy.T[:, :, None] * self.before
 
 
 class Marginals(NamedTuple):
@@ -65,8 +66,8 @@ class Marginals(NamedTuple):
 
 
 def start(posterior: TemporalPosterior) -> Array:
-    """q(θ, x0), (Θ, X)."""
-    return jnp.exp(posterior.parameter)[:, None] * jnp.exp(posterior.initial)
+    """q(θ, x0), (X, Θ)."""
+    return jnp.exp(posterior.parameter) * jnp.exp(posterior.initial).T
 
 
 def flow(control: Array, state: Kernel, before: Array) -> Flow:
@@ -81,8 +82,9 @@ def slice_evidence(
     """The arguments of the epistemic priors at one slice: a(u), q(u), evidence and q(x)."""
     control = flow.mass.sum(0)
     entropy = (flow.policy.T * state.spread(flow.before)).sum(-1)  # q(u) a(u) = Σ_x q(x,u) H[x'|x,u]
-    evidence = {name: kernel.evidence(flow.after) for name, kernel in observation.items()}
-    return divide(entropy, control), control, evidence, sum_leading(flow.after)
+    after = flow.after.T
+    evidence = {name: kernel.evidence(after) for name, kernel in observation.items()}
+    return divide(entropy, control), control, evidence, sum_last(flow.after)
 
 
 def slice_costs(flow: Flow, state: Kernel, observation: dict[str, Kernel], objective: Objective) -> EpistemicCosts:
@@ -110,19 +112,19 @@ def expected_preference(world: World, t: Array, flow: Flow, state: Kernel, obser
     for table in world.preference.values():
         edge = time_slice(table, t)  # (Θ|1, X|1, U|1, X'|1)
         if edge.shape[1] == edge.shape[2] == 1:
-            total = total + contract("", (flow.after, "ik"), (edge[:, 0, 0, :], "ik"))
+            total = total + contract("", (flow.after, "ki"), (edge[:, 0, 0, :], "ik"))
         else:
             total = total + over_moves(flow, edge[..., 0] if edge.shape[3] == 1 else state.expect(edge))
     for site, tables in world.observation_preference.items():
         for table in tables:
             expected = observation[site].expect(time_slice(table, t))  # (Θ|1, X'|1)
-            total = total + contract("", (flow.after, "ik"), (expected, "ik"))
+            total = total + contract("", (flow.after, "ki"), (expected, "ik"))
     return total
 
 
 def over_moves(flow: Flow, table: Array) -> Array:
     """Σ_{θ,x,u} q(θ,x,u) table(θ,x,u), the table (Θ|1, X|1, U|1)."""
-    return contract("", (flow.before, "ix"), (flow.policy, "xu"), (table, "ixu"))
+    return contract("", (flow.before, "xi"), (flow.policy, "xu"), (table, "ixu"))
 
 
 def slice_terms(
@@ -147,11 +149,11 @@ def slice_terms(
     for name, kernel in observation.items():
         if posterior.observation[name] is not world.observation[name]:
             divergence = kernel.divergence(world.observation[name].at(t))
-            terms["complexity"] += contract("", (now.after, "ik"), (divergence, "ik"))
+            terms["complexity"] += contract("", (now.after, "ki"), (divergence, "ik"))
     if objective.correction:
         terms["correction"] = -mul_log(mass, control).sum()
     if costs is not None:
-        reached = sum_leading(now.after)
+        reached = sum_last(now.after)
         terms["risk"] += (mass.sum(0) * costs.control).sum()
         terms["ambiguity"] = (reached * costs.ambiguity).sum()
         terms["novelty"] = (reached * costs.novelty).sum()
@@ -207,8 +209,8 @@ def temporal_marginals(world: World, posterior: TemporalPosterior) -> Marginals:
 
     def slice_(before: Array, t: Array) -> tuple[Array, tuple[Array, Array, dict[str, Array]]]:
         now = flow(posterior.control[t], posterior.state.at(t), before)
-        seen = {name: kernel.at(t).predict(now.after) for name, kernel in posterior.observation.items()}
-        return now.after, (now.mass.sum(0), sum_leading(now.after), seen)
+        seen = {name: kernel.at(t).predict(now.after.T) for name, kernel in posterior.observation.items()}
+        return now.after, (now.mass.sum(0), sum_last(now.after), seen)
 
     num_steps, first = posterior.control.shape[0], start(posterior)
     last, (control, state, seen) = scan_horizon(slice_, first, num_steps, world.horizon)
@@ -216,7 +218,7 @@ def temporal_marginals(world: World, posterior: TemporalPosterior) -> Marginals:
     return Marginals(
         control=control,
         policy=jnp.exp(posterior.control),
-        state=jnp.concatenate([sum_leading(first)[None], jnp.where(beyond, sum_leading(last), state)]),
+        state=jnp.concatenate([sum_last(first)[None], jnp.where(beyond, sum_last(last), state)]),
         parameter=jnp.exp(posterior.parameter),
         observation=seen,
     )

@@ -152,7 +152,7 @@ class Program:
             fixed = jax.tree.unflatten(structure, kept)._replace(theta=None)
             if self.sample is not None:
                 fixed = fixed.without_parameters()
-            return Fixed(jax.tree.map(_with_groups, fixed, is_leaf=is_table), values, t)
+            return Fixed(jax.tree.map(_with_rows, fixed, is_leaf=is_table), values, t)
 
     def _theta(self, values: Mapping[str, Array]) -> Array:
         parameters = {site.name: values[site.name].reshape(-1) for site in self.signature.parameter}
@@ -194,15 +194,15 @@ def _sample(num_parameters: int, entries: int) -> np.ndarray | None:
     return np.sort(drawn).astype(np.int32)
 
 
-def _with_groups(table: Any) -> Any:
-    return table.grouped() if isinstance(table, Index) and table.index.ndim == 4 else table
+def _with_rows(table: Any) -> Any:
+    return table.with_rows() if isinstance(table, Index) and table.index.ndim == 4 else table
 
 
 def _guarded(table: Any) -> Any:
     """A table that was evaluated for θ which nobody checked: no outcome may lie outside of its range."""
     if not isinstance(table, Index):
         return table
-    return _with_groups(Index(jnp.clip(table.index, 0, table.size - 1), table.size))
+    return _with_rows(Index(jnp.clip(table.index, 0, table.size - 1), table.size))
 
 
 def compile_program(model: Callable[..., Any], belief: Belief, horizon: int) -> Program:

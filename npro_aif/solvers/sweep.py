@@ -7,15 +7,16 @@ the prior-predictive flow may stand in; without it what is not used costs nothin
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import Array
 
-from npro_aif.epistemic import EpistemicCosts
-from npro_aif.kernels import Dense, Kernel, time_slice
-from npro_aif.numerics import divide, masked_log_softmax, sum_leading
+from npro_aif.kernels import Dense, Kernel
+from npro_aif.layout import control_first, time_slice
+from npro_aif.numerics import divide, masked_log_softmax, sum_last
 from npro_aif.objectives import Objective
 from npro_aif.temporal import (
     Flow,
@@ -29,8 +30,7 @@ from npro_aif.temporal import (
 from npro_aif.world import World
 
 TIE = 1e-5  # controls whose costs differ by less, relative to max(1, |cost|), are tied and share
-
-
+ALL_AT_ONCE = 2**14  # entries of all slices' moves: with fewer, slices are looked at together and not one by one
 REFERENCE_MASS = 1e-6  # how much of the prior-predictive flow stands in where q has no mass
 
 
@@ -44,7 +44,7 @@ class Costs(NamedTuple):
 class Forward(NamedTuple):
     """What a forward pass finds."""
 
-    before: Array  # (T, Θ, X) q(θ, x_{t-1})
+    before: Array  # (T, X, Θ) q(θ, x_{t-1})
     costs: Costs
     terms: dict[str, Array]  # by name, (): their sum is F
 
@@ -93,22 +93,27 @@ def _prior(world: World, t: Array) -> Array:
     return jnp.broadcast_to(time_slice(world.control, t), (world.initial.shape[1], world.control.shape[-1]))
 
 
+def flows(first: Array, control: Callable[[Array], Array], state: Kernel, num_steps: int, horizon: Array) -> Array:
+    """q(θ, x_t) from q(θ, x_0) on, (T+1, X, Θ), under a policy log q(u_t|x_{t-1}) of t; zero beyond the horizon."""
+
+    def step(t: Array, found: Array) -> Array:
+        return found.at[t + 1].set(flow(control(t), state.at(t), found[t]).after)
+
+    found = jnp.zeros((num_steps + 1, *first.shape), first.dtype).at[0].set(first)
+    return jax.lax.fori_loop(0, horizon, step, found)
+
+
 def reference_flow(world: World, num_steps: int) -> Array:
-    """The prior-predictive p(θ, x_t), (T+1, Θ, X), in the trace that stands in for q where q has no mass."""
-
-    def step(t: Array, flows: Array) -> Array:
-        return flows.at[t + 1].set(flow(_prior(world, t), world.state.at(t), flows[t]).after)
-
-    first = REFERENCE_MASS * jnp.exp(world.parameter)[:, None] * jnp.exp(world.initial)
-    flows = jnp.zeros((num_steps + 1, *first.shape), first.dtype).at[0].set(first)
-    return jax.lax.fori_loop(0, world.horizon, step, flows)
+    """The prior-predictive p(θ, x_t), (T+1, X, Θ), in the trace that stands in for q where q has no mass."""
+    first = REFERENCE_MASS * jnp.exp(world.parameter) * jnp.exp(world.initial).T
+    return flows(first, lambda t: _prior(world, t), world.state, num_steps, world.horizon)
 
 
 def _mixed(now: Flow, reference: Array, prior: Array, t: Array) -> Flow:
     """The flow with a trace of the prior-predictive one, by which controls not used are spread as their prior is."""
     before = now.before + reference[t]
-    mass = now.mass + sum_leading(reference[t])[:, None] * jnp.exp(prior)
-    return Flow(before, divide(mass, sum_leading(before)[:, None]), now.after + reference[t + 1])
+    mass = now.mass + sum_last(reference[t])[:, None] * jnp.exp(prior)
+    return Flow(before, divide(mass, sum_last(before)[:, None]), now.after + reference[t + 1])
 
 
 def forward(
@@ -121,36 +126,50 @@ def forward(
     """q(θ, x_{t-1}), the epistemic costs and F at the present posterior."""
     num_steps, num_states, num_controls = posterior.control.shape
     own = whole(world, posterior, observation)
-    dtype = world.initial.dtype
+    found = flows(start(own), lambda t: own.control[t], own.state, num_steps, world.horizon)
 
-    def look(t: Array, before: Array) -> tuple[Array, EpistemicCosts | None, dict[str, Array]]:
-        state = own.state.at(t)
-        now = flow(own.control[t], state, before)
-        costs = None
+    def look(t: Array) -> tuple[Costs, dict[str, Array]]:
+        now = Flow(found[t], jnp.exp(own.control[t]), found[t + 1])
+        rows, costs = Costs(jnp.zeros(num_states, found.dtype), jnp.zeros(num_controls, found.dtype)), None
         if objective.epistemic:
             seen = now if reference is None else _mixed(now, reference, _prior(world, t), t)
-            costs = slice_costs(seen, state, {k: kernel.at(t) for k, kernel in own.observation.items()}, objective)
-        return now.after, costs, slice_terms(world, own, objective, t, now, costs)
+            emission = {name: kernel.at(t) for name, kernel in own.observation.items()}
+            costs = slice_costs(seen, own.state.at(t), emission, objective)
+            rows = Costs(costs.ambiguity + costs.novelty, costs.control)
+        return rows, slice_terms(world, own, objective, t, now, costs)
 
-    def step(t: Array, carry: tuple[Array, Forward]) -> tuple[Array, Forward]:
-        before, found = carry
-        after, costs, terms = look(t, before)
-        rows = found.costs
-        if costs is not None:
-            reached = costs.ambiguity + costs.novelty
-            rows = Costs(rows.state.at[t].set(reached), rows.control.at[t].set(costs.control))
-        terms = jax.tree.map(jnp.add, found.terms, terms)
-        return after, Forward(found.before.at[t].set(before), rows, terms)
-
-    first = start(own)
-    terms = jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), jax.eval_shape(look, jnp.asarray(0), first)[2])
+    small = num_steps * num_controls * found[0].size <= ALL_AT_ONCE
+    costs, terms = (at_once if small else one_by_one)(look, num_steps, world.horizon)
     terms["complexity"] += parameter_complexity(world, own)
-    empty = Forward(
-        jnp.zeros((num_steps, *world.initial.shape), dtype),
-        Costs(jnp.zeros((num_steps, num_states), dtype), jnp.zeros((num_steps, num_controls), dtype)),
-        terms,
-    )
-    return jax.lax.fori_loop(0, world.horizon, step, (first, empty))[1]
+    return Forward(found[:-1], costs, terms)
+
+
+Look = Callable[[Array], tuple[Costs, dict[str, Array]]]
+
+
+def at_once(look: Look, num_steps: int, horizon: Array) -> tuple[Costs, dict[str, Array]]:
+    """What ``look`` finds in all slices, zero beyond the horizon, and the sum of its terms: in a small world."""
+    times = jnp.arange(num_steps)
+    counts = times < horizon
+
+    def masked(table: Array) -> Array:
+        return jnp.where(counts.reshape((-1,) + (1,) * (table.ndim - 1)), table, 0.0)
+
+    rows, terms = jax.tree.map(masked, jax.vmap(look)(times))
+    return rows, {name: values.sum() for name, values in terms.items()}
+
+
+def one_by_one(look: Look, num_steps: int, horizon: Array) -> tuple[Costs, dict[str, Array]]:
+    """The same slice by slice, so that what is beyond the horizon costs nothing and memory stays small."""
+
+    def step(t: Array, found: tuple[Costs, dict[str, Array]]) -> tuple[Costs, dict[str, Array]]:
+        rows, terms = look(t)
+        all_rows = jax.tree.map(lambda table, row: table.at[t].set(row), found[0], rows)
+        return all_rows, jax.tree.map(jnp.add, found[1], terms)
+
+    rows, terms = jax.eval_shape(look, jnp.asarray(0))
+    none = jax.tree.map(lambda a: jnp.zeros((num_steps, *a.shape), a.dtype), rows)
+    return jax.lax.fori_loop(0, horizon, step, (none, jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), terms)))
 
 
 def total(terms: dict[str, Array]) -> Array:
@@ -171,54 +190,55 @@ def backward(
     learns_state = posterior.state is not None
 
     def step(i: Array, carry: tuple[Array, TemporalPosterior]) -> tuple[Array, TemporalPosterior]:
-        future, q = carry  # (Θ, X') the cost to go from x_t on
+        future, q = carry  # (X', Θ) the cost to go from x_t on
         t = world.horizon - 1 - i
-        arrival = future + costs.state[t] + emission_cost(world, t, learn)
-        kernel, moving = _move(world, t, arrival, learns_state)  # (U, Θ, X)
+        arrival = future + costs.state[t][:, None] + emission_cost(world, t, learn).T
+        kernel, moving = _move(world, t, arrival, learns_state)  # (U, X, Θ)
         prior = _prior(world, t)
         effort = costs.control[t] - jnp.where(prior > -jnp.inf, prior, 0.0)  # (X, U); Q_t = moving + effort
         belief = parameter_given_state(world, before[t] if reference is None else before[t] + reference[t])
-        average = jnp.einsum("i,uix->ux", jnp.ones_like(belief[:, 0]), belief * moving).T + effort
+        average = sum_last(belief * moving).T + effort
         control = posterior.control[t]
         if "control" in learn:
             control = (least if objective.correction else soft)(average, prior > -jnp.inf)
         probs = jnp.exp(control)
         if not objective.correction:
             effort = effort + jnp.where(probs > 0, control, 0.0)
-        future = sum(p * cost for p, cost in zip(probs.T, moving, strict=True)) + (probs * effort).sum(-1)
+        future = sum(p[:, None] * cost for p, cost in zip(probs.T, moving, strict=True))
+        future = future + (probs * effort).sum(-1)[:, None]
         q = q._replace(control=q.control.at[t].set(control))
         if learns_state:
             q = q._replace(state=Dense(q.state.table().at[t].set(kernel.table())))
         return future, q
 
-    nothing = jnp.zeros(world.initial.shape, world.initial.dtype)
+    nothing = jnp.zeros(before.shape[1:], before.dtype)
     future, q = jax.lax.fori_loop(0, world.horizon, step, (nothing, posterior))
     if "parameter" in learn:
-        cost = (jnp.exp(world.initial) * future).sum(-1)
+        cost = (jnp.exp(world.initial) * future.T).sum(-1)
         q = q._replace(parameter=masked_log_softmax(world.parameter - cost, world.parameter > -jnp.inf))
     return q
 
 
 def parameter_given_state(world: World, joint: Array) -> Array:
-    """q(θ|x) from q(θ,x), (Θ, X); p(θ) where there is no mass."""
-    mass = sum_leading(joint)
-    return jnp.where(mass > 0, divide(joint, mass), jnp.exp(world.parameter)[:, None])
+    """q(θ|x) from q(θ,x), (X, Θ); p(θ) where there is no mass."""
+    mass = sum_last(joint)[:, None]
+    return jnp.where(mass > 0, divide(joint, mass), jnp.exp(world.parameter))
 
 
 def _move(world: World, t: Array, arrival: Array, learns_state: bool) -> tuple[Any, Array]:
-    """The state factor's minimiser, and the cost of moving: KL[q‖p] + E_q[V − log p̂], (U, Θ, X)."""
+    """The state factor's minimiser, and the cost of moving: KL[q‖p] + E_q[V − log p̂], (U, X, Θ)."""
     kernel = world.state.at(t)
     edges: list[Array] = []
     for table in world.preference.values():
         edge = time_slice(table, t)
         if edge.shape[1] == edge.shape[2] == 1:
-            arrival = arrival - edge[:, 0, 0, :]
+            arrival = arrival - edge[:, 0, 0, :].T
         else:
             edges.append(edge)
     num_parameters, num_states = world.initial.shape
     num_controls = world.control.shape[-1]
     if learns_state:
-        cost = arrival[:, None, None, :] - sum(edges) if edges else arrival[:, None, None, :]
+        cost = arrival.T[:, None, None, :] - sum(edges)
         kernel, value = kernel.tilt(cost)
         kernel = Dense(jnp.broadcast_to(kernel.table(), (num_parameters, num_states, num_controls, kernel.size)))
         value = control_first(value)
@@ -226,7 +246,7 @@ def _move(world: World, t: Array, arrival: Array, learns_state: bool) -> tuple[A
         value = kernel.pull(arrival)
         for edge in edges:
             value = value - control_first(edge[..., 0] if edge.shape[-1] == 1 else kernel.expect(edge))
-    return kernel, jnp.broadcast_to(value, (num_controls, num_parameters, num_states))
+    return kernel, jnp.broadcast_to(value, (num_controls, num_states, num_parameters))
 
 
 def emission_cost(world: World, t: Array, learn: tuple[str, ...]) -> Array:
@@ -238,11 +258,6 @@ def emission_cost(world: World, t: Array, learn: tuple[str, ...]) -> Array:
             kernel = world.observation[name].at(t)
             cost_of_all += kernel.tilt(cost)[1] if "observation" in learn else kernel.expect(cost)
     return cost_of_all
-
-
-def control_first(table: Array) -> Array:
-    """(Θ|1, X|1, U|1) → (U|1, Θ|1, X|1)."""
-    return jnp.moveaxis(table, 2, 0)
 
 
 def least(cost: Array, allowed: Array) -> Array:

@@ -1,0 +1,53 @@
+"""How conditional tables are laid out in memory, and the few operations that all of them share.
+
+A transition table is laid out (T|1, Θ|1, X|1, U|1, X') and an observation table (T|1, Θ|1, X, Y); an axis on which
+the table does not depend has size 1. Flows q(θ, x) are laid out (X, Θ), and weights and values over moves (U, X, Θ): a
+state's parameters are one stretch of memory, and a move that they agree on shifts it as a whole.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+INSIDE = "promise_in_bounds"  # indices are checked when a program is compiled
+
+
+class Evidence(NamedTuple):
+    """What one observation site tells about θ at each state, given a weight q(θ,x)."""
+
+    observation: Array  # (X, Y) q(y|x)
+    novelty: Array  # (X, Y) KL[q(θ|y,x) ‖ q(θ|x)], zero where q(y,x) = 0
+    ambiguity: Array  # (X,) E_q(θ|x) H[q(y|x,θ)]
+
+
+def contract(output: str, *operands: tuple[Array, str]) -> Array:
+    """Einsum in which an operand's axis of size 1 broadcasts, and an output axis nobody has gets size 1."""
+    arrays, names = [], []
+    for array, axes in operands:
+        dead = tuple(i for i, size in enumerate(array.shape) if size == 1)
+        arrays.append(array.squeeze(dead))
+        names.append("".join(axis for i, axis in enumerate(axes) if i not in dead))
+    live = "".join(axis for axis in output if any(axis in name for name in names))
+    result = jnp.einsum(f"{','.join(names)}->{live}", *arrays)
+    return jnp.expand_dims(result, tuple(i for i, axis in enumerate(output) if axis not in live))
+
+
+def time_slice(table: Array, t: Array | int) -> Array:
+    """Row t of a table (T|1, …)."""
+    if table.shape[0] == 1:
+        return table[0]
+    return jax.lax.dynamic_index_in_dim(table, t, 0, keepdims=False)
+
+
+def select_parameters(table: Array, theta: Array) -> Array:
+    """The rows of ``theta`` in a table (T|1, Θ|1, …)."""
+    return table if table.shape[1] == 1 else jnp.take(table, theta, axis=1)
+
+
+def control_first(table: Array) -> Array:
+    """([T|1,] Θ|1, X|1, U|1) → ([T|1,] U|1, X|1, Θ|1): from a table's layout to that of moves."""
+    return jnp.swapaxes(table, -1, -3)
