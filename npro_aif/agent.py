@@ -6,18 +6,19 @@ What it needs from one step to the next is a belief, the last control and a coun
 from __future__ import annotations
 
 import functools
+import random
 from collections.abc import Mapping
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
 from npro_aif.beliefs import Filter
 from npro_aif.checks import check_belief
 from npro_aif.language import Belief
-from npro_aif.plan import TIE_TOLERANCE, Plan, most_probable
-from npro_aif.planner import Planner, trim
+from npro_aif.plan import TIE_TOLERANCE, Plan
+from npro_aif.planner import Planner, trim, typed
+from npro_aif.reflex import Reflex
 from npro_aif.signature import split
 
 Control = int | dict[str, int]
@@ -61,9 +62,9 @@ class Agent:
         if max_steps is not None and max_steps < 1:
             raise ValueError(f"max_steps: found {max_steps}, expected at least 1")
         self.planner = planner
-        self.initial_belief = belief
         program = planner.program(belief, horizon)
         check_belief(belief, program.signature)
+        self.initial_belief = Belief(*map(typed, belief))
         self.horizon = int(horizon or planner.max_horizon or program.num_steps)
         self.max_steps = max_steps
         self.seed = seed
@@ -71,6 +72,7 @@ class Agent:
         self.ignore_impossible = ignore_impossible
         self.record = record
         self.filter = Filter(program)
+        self.reflex = Reflex(planner, self.filter) if Reflex.serves(planner, self.filter) else None
         self.reset()
 
     def reset(self, key: Array | None = None) -> None:
@@ -78,7 +80,7 @@ class Agent:
 
         :param key: breaks the ties between controls; without it the first of them is taken.
         """
-        self.key = key
+        self.key = None if key is None else tuple(np.asarray(jax.random.key_data(key)).tolist())
         self.belief = self.initial_belief
         self.step = 0  # how many controls were chosen
         self.control: int | None = None  # the last of them, flat
@@ -86,15 +88,27 @@ class Agent:
 
     def act(self, observation: Observation) -> Control:
         """The control to do next, given what was observed since the last one (or at the start)."""
-        self.observe(observation)
-        warm = self.plans[-1] if self.warm_start and self.plans else None
-        horizon = self.steps_ahead()
-        plan = self.planner.solve(self.planning_key(), self.belief, horizon, warm)
+        found = self._decide(observation)
+        if not isinstance(found, Plan):
+            return self.choose(np.asarray(found))
         if self.record:
-            self.plans = [*self.plans, trim(plan, horizon)]
+            self.plans = [*self.plans, trim(found, self.steps_ahead())]
         elif self.warm_start:
-            self.plans = [plan]
-        return self.choose(np.asarray(plan.control)[0])
+            self.plans = [found]
+        return self.choose(np.asarray(found.control)[0])
+
+    def _decide(self, observation: Observation) -> Plan | Array:
+        """Update the belief, and plan; where nothing is kept of the plan q(u_1), (U,), will do."""
+        warm = self.plans[-1] if self.warm_start and self.plans else None
+        key, horizon, whole = self.planning_key(), self.steps_ahead(), self.record or self.warm_start
+        if self.reflex is not None:
+            name = self.seed, self.step
+            found = self.reflex(self.belief, self.control, observation, horizon, key, name, warm, whole=whole)
+            if found is not None:
+                self.belief = found[0]
+                return found[1]
+        self.observe(observation)  # which also says what is impossible
+        return self.planner.solve(key, self.belief, horizon, warm)
 
     def observe(self, observation: Observation) -> None:
         """Update the belief with the last control and what was observed then."""
@@ -117,8 +131,8 @@ class Agent:
         tied = probs >= probs.max() - TIE_TOLERANCE
         if self.key is None or tied.sum() == 1:
             self.control = int(tied.argmax())
-        else:
-            self.control = int(most_probable(jnp.asarray(probs), jax.random.fold_in(self.key, self.step)))
+        else:  # by Python: a generator of JAX or NumPy would take longer for this than the plan
+            self.control = int(random.Random(f"{self.key} {self.step}").choice(np.flatnonzero(tied)))
         self.step += 1
         sites = self.filter.program.signature.control
         if len(sites) == 1:

@@ -75,6 +75,10 @@ class World(NamedTuple):
 
         return self._map(pick)
 
+    def routed(self) -> World:
+        """The world whose transition is ready for a loop over time."""
+        return self._replace(state=self.state.routed(*self.initial.shape))
+
     def without_parameters(self) -> World:
         """The world's kernels and preferences that are the same for all parameters; None for the others."""
 

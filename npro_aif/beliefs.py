@@ -41,7 +41,7 @@ class Filter:
     def __init__(self, program: Program):
         self.program = program
         self.sites: tuple[Site, ...] = program.signature.observation + program.signature.sensor
-        self._update = jax.jit(self._bayes)
+        self._update = jax.jit(self.bayes)
         at_once = max(1, MOST_AT_ONCE // program.signature.num_states)
         self._at_once = 1 << (at_once.bit_length() - 1)  # how many parameters go together: a power of two
 
@@ -55,11 +55,10 @@ class Filter:
         step: int | None = None,
     ) -> Belief:
         """The belief after a control and what was observed then; see :func:`update_belief`."""
-        seen = np.asarray(self._observed(observation), np.int32)
-        move = UNMOVED if control is None else flat_index(control, self.program.signature.control, "control")
+        move, seen = self.flat(control, observation)
         support = self._support(np.asarray(belief.parameter))
         while True:
-            updated, possible = self._update(self.program.fixed, belief, support, np.int32(move), seen)
+            updated, possible = self._update(self.program.fixed, belief, support, move, seen)
             impossible = ~np.asarray(possible)
             if not impossible.any():
                 return updated
@@ -74,6 +73,13 @@ class Filter:
                     "probability zero under the current belief"
                 )
             seen = np.where(np.arange(len(seen)) == first, np.int32(UNSEEN), seen)  # and all the others again
+
+    def flat(
+        self, control: int | Mapping[str, int] | None, observation: int | Mapping[str, int]
+    ) -> tuple[np.int32, np.ndarray]:
+        """The control and, in the order of the sites, what was observed, as numbers for :meth:`bayes`."""
+        move = UNMOVED if control is None else flat_index(control, self.program.signature.control, "control")
+        return np.int32(move), np.asarray(self._observed(observation), np.int32)
 
     def _observed(self, observation: int | Mapping[str, int]) -> list[int]:
         """What was observed, in the order of the sites; sites that are not mentioned were not observed."""
@@ -107,7 +113,7 @@ class Filter:
             size = -(-size // self._at_once) * self._at_once
         return np.append(possible, np.full(size - len(possible), len(parameter))).astype(np.int32)
 
-    def _bayes(
+    def bayes(
         self, fixed: Fixed, belief: Belief, support: Array | None, control: Array, seen: Array
     ) -> tuple[Belief, Array]:
         """The belief, and whether what was seen is possible, by site."""

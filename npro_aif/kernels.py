@@ -8,7 +8,7 @@ kernels move flows (X, Θ); observation kernels sum them up over θ, which is fa
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import jax
 import jax.numpy as jnp
@@ -19,14 +19,20 @@ from npro_aif.numerics import divide, mul_log, neg_entropy, safe_log, sum_last, 
 from npro_aif.routing import Routes, Rows, find_routes, find_rows
 
 
-@functools.partial(jax.tree_util.register_dataclass, data_fields=("log", "known", "entropy"), meta_fields=())
+@functools.partial(jax.tree_util.register_dataclass, data_fields=("log", "onward", "back", "entropy"), meta_fields=())
 @dataclass(frozen=True)
 class Dense:
-    """A kernel as log-probabilities; the last axis is the outcome."""
+    """A kernel as log-probabilities; the last axis is the outcome.
+
+    The other tables are a transition's, if they were worked out before (:meth:`prepared`): its probabilities in the
+    orders in which they are multiplied (with another order XLA would copy them first), and where θ has no say the
+    entropy.
+    """
 
     log: Array  # (T|1, Θ|1, …, K), or without T after at(t)
-    known: Array | None = None  # as log: the probabilities, if they were worked out before (:meth:`prepared`)
-    entropy: Array | None = None  # (T|1, U|1, X|1) of a transition on which θ has no say, likewise
+    onward: Array | None = None  # (T|1, Θ|1, U|1, X|1, X')
+    back: Array | None = None  # (T|1, Θ|1, X', U|1, X|1)
+    entropy: Array | None = None  # (T|1, 1, U|1, X|1)
 
     @property
     def size(self) -> int:
@@ -34,25 +40,29 @@ class Dense:
 
     @property
     def probs(self) -> Array:
-        return jnp.exp(self.log) if self.known is None else self.known
+        return jnp.exp(self.log)
 
     @property
     def support(self) -> Array:
         return self.log > -jnp.inf
 
     def at(self, t: Array | int) -> Dense:
-        now = (None if table is None else time_slice(table, t) for table in (self.known, self.entropy))
-        return Dense(time_slice(self.log, t), *now)
+        return jax.tree.map(lambda table: time_slice(table, t), self)
 
-    def prepared(self, num_parameters: int, num_states: int) -> Dense:
-        """The same kernel, ready for a loop over time and sweeps."""
-        probs = jnp.exp(self.log)
-        if self.log.ndim < 5 or self.log.shape[1] > 1:
-            return Dense(self.log, probs)
-        return Dense(self.log, probs, jnp.swapaxes(-neg_entropy(probs).sum(-1)[:, 0], 1, 2))
+    def prepared(self) -> Dense:
+        """The same kernel, ready for a loop over time and sweeps; it stays so when θ are selected."""
+        if self.log.ndim < 5 or self.onward is not None:
+            return self
+        onward = self._onward()
+        entropy = -neg_entropy(onward).sum(-1) if onward.shape[1] == 1 else None
+        return Dense(self.log, onward, jnp.moveaxis(onward, -1, -3), entropy)
 
     def select(self, theta: Array) -> Dense:
-        return Dense(select_parameters(self.log, theta))
+        return jax.tree.map(lambda table: select_parameters(table, theta), self)
+
+    def routed(self, num_parameters: int, num_states: int) -> Dense:
+        """The same kernel: it is ready (see :meth:`Index.routed`)."""
+        return self
 
     def given(self, control: Array | int) -> Dense:
         """A transition's slice (Θ|1, X|1, U|1, X') at one control, its axis kept with size 1."""
@@ -74,11 +84,17 @@ class Dense:
 
     def push(self, weight: Array) -> Array:
         """Σ_{x,u} weight(u,x,θ) p(x'|x,u,θ), (X', Θ)."""
-        return contract("ki", (weight, "uxi"), (self.probs, "ixuk"))
+        product = contract("ik", (weight, "uxi"), (self._onward(), "iuxk"))
+        return jax.lax.optimization_barrier(product).T  # XLA would turn it round, and copy the table for that
 
     def pull(self, value: Array) -> Array:
         """Σ_x' p(x'|x,u,θ) value(x',θ), (U|1, X|1, Θ)."""
-        return contract("uxi", (self.probs, "ixuk"), (value, "ki"))
+        back = jnp.moveaxis(self._onward(), -1, -3) if self.back is None else self.back
+        return jnp.moveaxis(contract("iux", (value, "ki"), (back, "ikux")), 0, -1)
+
+    def _onward(self) -> Array:
+        """p(x'|x,u,θ) with the axes in the order of moves."""
+        return jnp.swapaxes(self.probs, -2, -3) if self.onward is None else self.onward
 
     def expect(self, cost: Array) -> Array:
         """Σ_k p(k|given) cost(given, k), where cost broadcasts; of the givens' shape."""
@@ -97,8 +113,8 @@ class Dense:
     def spread(self, weight: Array) -> Array:
         """q(x) H[q(x'|x,u)] with θ summed out under the weight q(θ,x), (X, Θ): (U|1, X)."""
         if self.entropy is not None:
-            return sum_last(weight) * self.entropy
-        flow = contract("uxk", (weight, "xi"), (self.probs, "ixuk"))
+            return sum_last(weight) * self.entropy[0]
+        flow = contract("uxk", (weight, "xi"), (self._onward(), "iuxk"))
         return neg_entropy(sum_last(weight)) - neg_entropy(flow).sum(-1)
 
     def evidence(self, weight: Array) -> Evidence:
@@ -113,7 +129,7 @@ class Dense:
 
 
 @functools.partial(
-    jax.tree_util.register_dataclass, data_fields=("index", "routing", "place"), meta_fields=("size",)
+    jax.tree_util.register_dataclass, data_fields=("index", "routing"), meta_fields=("size",)
 )
 @dataclass(frozen=True)
 class Index:
@@ -121,8 +137,7 @@ class Index:
 
     index: Array  # (T|1, Θ|1, …) int32, or without T after at(t)
     size: int  # the number of outcomes
-    routing: Rows | Routes | None = None  # of a transition, if it was worked out before (:meth:`prepared`)
-    place: Array | None = None  # of an observation, likewise: (T|1, Θ, X) where it counts in a flat (Y, X) table
+    routing: Rows | Routes | None = None  # of a transition, if it was worked out before (:meth:`routed`)
 
     @property
     def support(self) -> Array:
@@ -130,16 +145,19 @@ class Index:
 
     def at(self, t: Array | int) -> Index:
         routing = None if self.routing is None else self.routing.at(t)
-        place = None if self.place is None else time_slice(self.place, t)
-        return Index(time_slice(self.index, t), self.size, routing, place)
+        return Index(time_slice(self.index, t), self.size, routing)
 
-    def prepared(self, num_parameters: int, num_states: int) -> Index:
-        """The same kernel, ready for a loop over time and sweeps."""
-        if self.index.ndim == 3:  # of an observation: (T|1, Θ|1, X|1)
-            place = self._place(num_states)
-            return replace(self, place=jnp.broadcast_to(place, (len(place), num_parameters, num_states)))
-        routing = self.routing or find_rows(self.index)
-        return replace(self, routing=routing or find_routes(self.index, self.size, num_parameters, num_states))
+    def prepared(self) -> Index:
+        """The same kernel with groups of parameters, where they can be had; these stay when θ are selected."""
+        if self.index.ndim < 4 or self.routing is not None:
+            return self
+        return Index(self.index, self.size, find_rows(self.index))
+
+    def routed(self, num_parameters: int, num_states: int) -> Index:
+        """The same kernel, ready for a loop over time and sweeps with so many parameters."""
+        if self.index.ndim < 4 or self.routing is not None:
+            return self
+        return Index(self.index, self.size, find_routes(self.index, self.size, num_parameters, num_states))
 
     def select(self, theta: Array) -> Index:
         routing = self.routing.select(theta) if isinstance(self.routing, Rows) else None
@@ -149,10 +167,6 @@ class Index:
         if self.index.shape[2] == 1:
             return self
         return Index(jax.lax.dynamic_slice_in_dim(self.index, control, 1, axis=2), self.size)
-
-    def with_rows(self) -> Index:
-        """The same kernel with what :class:`Rows` needs, where it can have them; these stay when θ are selected."""
-        return self if self.routing is not None else replace(self, routing=find_rows(self.index))
 
     def table(self) -> Array:
         """The dense log-table: for callers that must have it."""
@@ -177,7 +191,7 @@ class Index:
         """The routing of a slice, worked out now if it was not before."""
         if self.routing is not None:
             return self.routing
-        whole = Index(self.index[None], self.size).prepared(num_parameters, num_states)
+        whole = Index(self.index[None], self.size).prepared().routed(num_parameters, num_states)
         return whole.routing.at(0)  # type: ignore[union-attr]
 
     def expect(self, cost: Array) -> Array:
@@ -201,13 +215,10 @@ class Index:
     def _outcomes(self, weight: Array) -> Array:
         """Σ_θ of the weight q(θ,x) by what is observed at x, (Y, X)."""
         num_states = weight.shape[1]
-        place = jnp.broadcast_to(self._place(num_states) if self.place is None else self.place, weight.shape)
-        flow = jnp.zeros(num_states * self.size, weight.dtype).at[place.ravel()].add(weight.ravel(), mode=INSIDE)
+        place = self.index * num_states + jnp.arange(num_states, dtype=self.index.dtype)  # in a flat (Y, X) table
+        place = jnp.broadcast_to(place, weight.shape).ravel()
+        flow = jnp.zeros(num_states * self.size, weight.dtype).at[place].add(weight.ravel(), mode=INSIDE)
         return flow.reshape(self.size, num_states)
-
-    def _place(self, num_states: int) -> Array:
-        """Where each (θ, x) counts in a flat (Y, X) table, ([T|1,] Θ|1, X)."""
-        return self.index * num_states + jnp.arange(num_states, dtype=self.index.dtype)
 
 
 Kernel = Dense | Index

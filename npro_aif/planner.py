@@ -21,10 +21,10 @@ from npro_aif.limits import check_memory, thin
 from npro_aif.numerics import is_concrete
 from npro_aif.objectives import Active, Objective
 from npro_aif.plan import Origin, Plan
-from npro_aif.solvers.base import Problem
+from npro_aif.solvers.base import Problem, Solution
 from npro_aif.solvers.svi import SVISolver
 from npro_aif.support import Sizes, Support, power_of_two, realign
-from npro_aif.world import Fixed, Program, program_of
+from npro_aif.world import Fixed, Program, World, program_of
 
 
 class Planner:
@@ -137,6 +137,10 @@ class Planner:
         """The compiled program behind the plans."""
         return self._compiled(belief, self._horizon(horizon)).program
 
+    def compiled(self, program: Program) -> Compiled:
+        """The compiled functions for a program of this planner."""
+        return next(compiled for compiled in self._solvers.values() if compiled.program is program)
+
     def _horizon(self, horizon: int | Array | None) -> int | Array:
         if horizon is None:
             default = inspect.signature(self.model).parameters.get("horizon")
@@ -190,9 +194,9 @@ class Compiled:
         self.num_steps = num_steps
         self.origin = Origin(program, planner.guide, program.signature)
         self.sizes = Sizes(program.signature.num_parameters)
-        self.solve = jax.jit(self._solve)
-        self.vectorized = jax.jit(jax.vmap(self._solve, (None, 0, 0, None, 0, None)))
-        self.vectorized_warm = jax.jit(jax.vmap(self._solve, (None, 0, 0, None, 0, 0)))
+        self.solve = jax.jit(self.plan)
+        self.vectorized = jax.jit(jax.vmap(self.plan, (None, 0, 0, None, 0, None)))
+        self.vectorized_warm = jax.jit(jax.vmap(self.plan, (None, 0, 0, None, 0, 0)))
         self._blank: dict[int, WarmStart] = {}
 
     def support(self, belief: Belief) -> Support | None:
@@ -235,21 +239,29 @@ class Compiled:
             plans = self.vectorized_warm(fixed, support, beliefs, horizon, keys, rows(stack(starts), padding))
         return rows(plans, np.arange(count))
 
-    def _solve(
+    def plan(
         self, fixed: Fixed, support: Support | None, belief: Belief, horizon: Array, key: Array, start: WarmStart
     ) -> Plan:
-        planner = self.planner
-        planner.num_traces += 1
-        every = jnp.arange(self.program.signature.num_parameters)
-        theta, valid = support if support is not None else (every, every >= 0)
-        world = self.program.bind(fixed, belief, horizon, None if support is None else theta, valid)
-        problem = Problem(world, planner.guide, planner.objective, self.num_steps)
-        first = planner.guide.first_params(key, world, self.num_steps)
+        """What is compiled: a plan from a belief, for the parameters of a support (all where there is none)."""
+        theta = None if support is None else support.theta
+        world = self.program.bind(fixed, belief, horizon, theta, None if support is None else support.valid).routed()
+        first = self.planner.guide.first_params(key, world, self.num_steps)
         first = {
             name: jnp.where(start.use, _shift(name, start.params[name]), value) if name in start.params else value
             for name, value in first.items()
         }
-        solution = planner.solver.solve(problem, key, first)
+        return self.plan_of(world, self.solution(world, key, first), support, belief)
+
+    def solution(self, world: World, key: Array, first: dict[str, Array]) -> Solution:
+        """The solver's solution in a world, from the logits ``first`` on."""
+        planner = self.planner
+        planner.num_traces += 1
+        return planner.solver.solve(Problem(world, planner.guide, planner.objective, self.num_steps), key, first)
+
+    def plan_of(self, world: World, solution: Solution, support: Support | None, belief: Belief) -> Plan:
+        """The plan that a solution is."""
+        every = jnp.arange(self.program.signature.num_parameters)
+        theta, valid = support if support is not None else (every, every >= 0)
         marginals = solution.posterior.marginals(world)
         return Plan(
             control=marginals.control,
@@ -262,11 +274,19 @@ class Compiled:
             info=solution.info,
             params=solution.params,
             belief=belief,
-            horizon=horizon,
+            horizon=world.horizon,
             theta=theta,
             valid=valid,
             origin=self.origin,
         )
+
+    def first(self, fixed: Fixed, belief: Belief, key: Array) -> dict[str, Array]:
+        """The first values of the guide's logits, where all parameters are considered."""
+        return self.planner.guide.first_params(key, self.program.bind(fixed, belief, self.num_steps), self.num_steps)
+
+    def continued(self, warm: Plan) -> dict[str, Array]:
+        """The logits of a plan made one step earlier, where all parameters are considered."""
+        return {name: np.asarray(_shift(name, jnp.asarray(table))) for name, table in warm.params.items()}
 
     def warm_start(self, support: Support | None, warm: Plan | None) -> WarmStart:
         """The tables of an earlier plan; those over other parameters than this one's start at the model."""
@@ -310,16 +330,16 @@ def _shift(name: str, table: Array) -> Array:
     return table if name == "parameter_logits" else jnp.roll(table, -1, axis=0).at[-1].set(0.0)
 
 
-def _typed(belief: Belief, horizon: int | Array) -> tuple[Belief, Array]:
-    """The same numbers with the types that a plan is compiled for: others (weak ones too) would compile it again."""
+def typed(table: Array) -> Array:
+    """The same numbers with the type that a plan is compiled for: another (a weak one too) would compile it again."""
     dtype = jnp.result_type(float)
+    fits = isinstance(table, Array) and table.dtype == dtype and not table.weak_type
+    return table if fits else jnp.asarray(table, dtype)
 
-    def probabilities(table: Array) -> Array:
-        fits = isinstance(table, Array) and table.dtype == dtype and not table.weak_type
-        return table if fits else jnp.asarray(table, dtype)
 
+def _typed(belief: Belief, horizon: int | Array) -> tuple[Belief, Array]:
     steps = jnp.asarray(horizon, jnp.int32) if isinstance(horizon, Array) else np.int32(horizon)
-    return Belief(*map(probabilities, belief)), steps  # type: ignore[return-value]
+    return Belief(*map(typed, belief)), steps  # type: ignore[return-value]
 
 
 def trim(plan: Plan, horizon: int | Array) -> Plan:

@@ -30,7 +30,7 @@ from npro_aif.checks import (
     scalar_runs,
 )
 from npro_aif.errors import ModelError
-from npro_aif.kernels import Index
+from npro_aif.kernels import Index, Kernel
 from npro_aif.language import Belief, check_horizon
 from npro_aif.reader import Reading, check_preferences, check_rows, read
 from npro_aif.signature import Signature, join, split
@@ -89,7 +89,7 @@ class Program:
         if control is not None:
             values = values | self._values(CONTROL, control[None])
         world = self._world(belief, jnp.asarray(horizon), values, fixed.t)
-        world = jax.tree.map(lambda a, b: _guarded(b) if a is None else a, tables, world, is_leaf=is_table)
+        world = jax.tree.map(lambda a, b: _prepared(_guarded(b)) if a is None else a, tables, world, is_leaf=is_table)
         return world if valid is None else world._replace(parameter=jnp.where(valid, world.parameter, -jnp.inf))
 
     def world(self, belief: Belief, horizon: int | Array) -> World:
@@ -152,7 +152,7 @@ class Program:
             fixed = jax.tree.unflatten(structure, kept)._replace(theta=None)
             if self.sample is not None:
                 fixed = fixed.without_parameters()
-            return Fixed(jax.tree.map(_with_rows, fixed, is_leaf=is_table), values, t)
+            return Fixed(jax.tree.map(_prepared, fixed, is_leaf=is_table), values, t)
 
     def _theta(self, values: Mapping[str, Array]) -> Array:
         parameters = {site.name: values[site.name].reshape(-1) for site in self.signature.parameter}
@@ -194,15 +194,13 @@ def _sample(num_parameters: int, entries: int) -> np.ndarray | None:
     return np.sort(drawn).astype(np.int32)
 
 
-def _with_rows(table: Any) -> Any:
-    return table.with_rows() if isinstance(table, Index) and table.index.ndim == 4 else table
+def _prepared(table: Any) -> Any:
+    return table.prepared() if isinstance(table, Kernel) else table
 
 
 def _guarded(table: Any) -> Any:
     """A table that was evaluated for θ which nobody checked: no outcome may lie outside of its range."""
-    if not isinstance(table, Index):
-        return table
-    return _with_rows(Index(jnp.clip(table.index, 0, table.size - 1), table.size))
+    return Index(jnp.clip(table.index, 0, table.size - 1), table.size) if isinstance(table, Index) else table
 
 
 def compile_program(model: Callable[..., Any], belief: Belief, horizon: int) -> Program:

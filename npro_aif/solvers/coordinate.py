@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
 from npro_aif.guides import TemporalGuide
@@ -31,7 +32,6 @@ from npro_aif.solvers.sweep import (
     backward,
     emissions,
     forward,
-    prepared,
     reference_flow,
     template,
     total,
@@ -43,7 +43,7 @@ from npro_aif.world import World
 UNVISITED = ("prior", "free")
 MEMORY = 8  # the longest cycle that is looked for
 DAMPING = 0.5  # the share of the new costs once a cycle was met; halved again every CALM sweeps
-CALM, PATIENCE = 3, 9  # and after PATIENCE sweeps that did not settle it, it is left alone
+CALM, PATIENCE = 2, 4  # and after PATIENCE sweeps that did not settle it, it is left alone (more never helped)
 
 
 class Best(NamedTuple):
@@ -138,7 +138,7 @@ class CoordinateSolver:
         return jax.tree.map(lambda leaf: leaf[best], every)
 
     def _solve(self, problem: Problem, params: Any) -> Solution:
-        world, objective = prepared(problem.world), problem.objective
+        world, objective = problem.world, problem.objective
         guide: Any = problem.guide
         learn = guide.learn
         seeds = {name: params[name] for name in ("control_logits", "parameter_logits") if name in params}
@@ -236,7 +236,7 @@ def fingerprint(posterior: TemporalPosterior, costs: Costs) -> Array:
     """
     tables = jnp.exp(posterior.control), jnp.exp(posterior.parameter), *costs
     numbers = jnp.concatenate([table.ravel() for table in tables])
-    return numbers @ jnp.sin(jnp.arange(numbers.size, dtype=numbers.dtype))
+    return numbers @ np.sin(np.arange(numbers.size)).astype(numbers.dtype)
 
 
 def _period(prints: Array, mark: Array, sweep: Array, tol: float) -> Array:

@@ -49,13 +49,6 @@ class Forward(NamedTuple):
     terms: dict[str, Array]  # by name, (): their sum is F
 
 
-def prepared(world: World) -> World:
-    """The world with what its kernels need in every slice and sweep worked out once."""
-    shape = world.initial.shape
-    observation = {name: kernel.prepared(*shape) for name, kernel in world.observation.items()}
-    return world._replace(state=world.state.prepared(*shape), observation=observation)
-
-
 def template(world: World, posterior: TemporalPosterior, learn: tuple[str, ...]) -> TemporalPosterior:
     """The posterior with only what changes from sweep to sweep; learned states start at the model, tabled in time."""
     num_steps, num_parameters = posterior.control.shape[0], world.initial.shape[0]
