@@ -121,7 +121,7 @@ class Dense:
         """What an observation kernel (Θ|1, X, Y) tells about θ under the weight q(θ,x), (Θ, X)."""
         belief = divide(weight, sum_leading(weight))  # q(θ|x)
         probs = jnp.broadcast_to(self.probs, (weight.shape[0], *self.log.shape[1:]))
-        predicted = contract("xk", (belief, "ix"), (probs, "ixk"))
+        predicted = sum_leading(belief[..., None] * probs)
         ratio = divide(probs, predicted)
         novelty = sum_leading(belief[..., None] * neg_entropy(ratio))
         ambiguity = -sum_leading(belief * neg_entropy(probs).sum(-1))
