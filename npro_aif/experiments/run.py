@@ -100,6 +100,7 @@ def describe(task: Task, settings: Settings, size: int | None, preference: str |
     if solver == "svi":
         about["num_steps"] = settings.num_steps or task.num_steps
         about["learning_rate"] = settings.learning_rate or task.learning_rate
-        if task.restarts > 1:  # where there is one start, rows that were stored before there were others stay valid
-            about |= {"restarts": task.restarts, "trial_steps": make_solver(task, settings).trial_steps}
+        made = make_solver(task, settings)
+        if made.restarts > 1:  # where there is one start, rows that were stored before there were others stay valid
+            about |= {"restarts": made.restarts, "trial_steps": made.trial_steps}
     return about
