@@ -18,6 +18,7 @@ from npro_aif.experiments.tasks import (
     make_agent,
     make_guide,
     make_objective,
+    make_solver,
     make_task,
     solver_name,
 )
@@ -99,4 +100,7 @@ def describe(task: Task, settings: Settings, size: int | None, preference: str |
     if solver == "svi":
         about["num_steps"] = settings.num_steps or task.num_steps
         about["learning_rate"] = settings.learning_rate or task.learning_rate
+        made = make_solver(task, settings)
+        if made.restarts > 1:  # where there is one start, rows that were stored before there were others stay valid
+            about |= {"restarts": made.restarts, "trial_steps": made.trial_steps}
     return about

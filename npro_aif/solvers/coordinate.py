@@ -26,6 +26,7 @@ from jax import Array
 from npro_aif.guides import TemporalGuide
 from npro_aif.kernels import Dense
 from npro_aif.solvers.base import Problem, Solution, SolverInfo
+from npro_aif.solvers.restarts import best_of, check_restarts
 from npro_aif.solvers.sweep import (
     Costs,
     Forward,
@@ -98,8 +99,7 @@ class CoordinateSolver:
     def __post_init__(self) -> None:
         if self.max_sweeps < 1:
             raise ValueError(f"max_sweeps: found {self.max_sweeps}, expected at least 1")
-        if self.restarts < 1:
-            raise ValueError(f"restarts: found {self.restarts}, expected at least 1")
+        check_restarts(self.restarts)
         if not 0 <= self.lead < self.max_sweeps:
             raise ValueError(f"lead: found {self.lead}, expected at least 0 and less than max_sweeps={self.max_sweeps}")
         if self.unvisited not in UNVISITED:
@@ -122,20 +122,11 @@ class CoordinateSolver:
 
     def solve(self, problem: Problem, key: Array, params: Any) -> Solution:
         """Sweep from ``params``, and from further key-seeded policies and q(θ), until q reproduces itself."""
-        if self.restarts == 1:
+
+        def solve(params: Any) -> Solution:
             return self._solve(problem, params)
 
-        def restart(i: Array) -> Solution:
-            fresh = jax.random.fold_in(key, i)
-            other = problem.guide.first_params(fresh, problem.world, problem.num_steps)
-            if "parameter_logits" in other:  # the guide's own start, p(θ), is a saddle where θ are symmetric
-                shape = other["parameter_logits"].shape
-                other["parameter_logits"] = jax.random.normal(jax.random.fold_in(fresh, 1), shape)
-            return self._solve(problem, jax.tree.map(lambda a, b: jnp.where(i == 0, a, b), params, other))
-
-        every = jax.vmap(restart)(jnp.arange(self.restarts))
-        best = jnp.argmin(every.free_energy[:, -1])
-        return jax.tree.map(lambda leaf: leaf[best], every)
+        return best_of(self.restarts, problem, key, params, solve, lambda solution: solution.free_energy[-1])
 
     def _solve(self, problem: Problem, params: Any) -> Solution:
         world, objective = problem.world, problem.objective

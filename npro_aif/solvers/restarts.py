@@ -1,0 +1,53 @@
+"""Further starts for a solver: F has saddles and local minima, so the lowest of some is kept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from npro_aif.solvers.base import Problem
+
+Result = TypeVar("Result")
+
+
+def check_restarts(restarts: int) -> None:
+    """Refuse less than one start."""
+    if restarts < 1:
+        raise ValueError(f"restarts: found {restarts}, expected at least 1")
+
+
+def best_of(
+    restarts: int,
+    problem: Problem,
+    key: Array,
+    params: Any,
+    solve: Callable[[Any], Result],
+    free_energy: Callable[[Result], Array],
+    spread: float = 1.0,
+) -> Result:
+    """What ``solve`` makes of the start that ends at the lowest F: of ``params`` and of key-seeded others.
+
+    :param restarts: how many starts there are; with one, ``params`` is the only one.
+    :param free_energy: F, (), of what ``solve`` returns.
+    :param spread: how many times larger than the guide's own the other starts' control logits are.
+    """
+    if restarts == 1:
+        return solve(params)
+
+    def start(i: Array) -> Result:
+        fresh = jax.random.fold_in(key, i)
+        other = problem.guide.first_params(fresh, problem.world, problem.num_steps)
+        if "control_logits" in other:
+            other["control_logits"] = spread * other["control_logits"]
+        if "parameter_logits" in other:  # the guide's own start, p(θ), is a saddle where θ are symmetric
+            shape = other["parameter_logits"].shape
+            other["parameter_logits"] = jax.random.normal(jax.random.fold_in(fresh, 1), shape)
+        return solve(jax.tree.map(lambda a, b: jnp.where(i == 0, a, b), params, other))
+
+    every = jax.vmap(start)(jnp.arange(restarts))
+    best = jnp.argmin(jax.vmap(free_energy)(every))
+    return jax.tree.map(lambda leaf: leaf[best], every)
