@@ -79,7 +79,10 @@ def test_so_does_every_corrected_objective(normalize: bool, gradient: Any, suppo
 
 @pytest.mark.parametrize(
     ("model", "expected"),
-    [(with_shortcut, (0.217, 0.197, 0.389, 0.197)), (tmaze, (0.285, 0.188, 0.339, 0.188))],
+    [
+        pytest.param(with_shortcut, (0.217, 0.197, 0.389, 0.197), marks=pytest.mark.slow),
+        (tmaze, (0.285, 0.188, 0.339, 0.188)),
+    ],
     ids=["code", "text"],
 )
 def test_the_papers_active_prefers_the_cue(model: Any, expected: tuple[float, ...]) -> None:
@@ -94,7 +97,10 @@ def test_the_papers_active_leaves_the_cue() -> None:
 
 @pytest.mark.parametrize(
     ("model", "expected"),
-    [(with_shortcut, (0.434, 0.240, 0.086, 0.240)), (tmaze, (0.508, 0.213, 0.065, 0.213))],
+    [
+        pytest.param(with_shortcut, (0.434, 0.240, 0.086, 0.240), marks=pytest.mark.slow),
+        (tmaze, (0.508, 0.213, 0.065, 0.213)),
+    ],
     ids=["code", "text"],
 )
 def test_marginal_goes_ahead_without_looking(model: Any, expected: tuple[float, ...]) -> None:
