@@ -80,7 +80,7 @@ class Agent:
 
         :param key: breaks the ties between controls; without it the first of them is taken.
         """
-        self.key = None if key is None else tuple(np.asarray(jax.random.key_data(key)).tolist())
+        self.key = None if key is None else key_words(key)
         self.belief = self.initial_belief
         self.step = 0  # how many controls were chosen
         self.control: int | None = None  # the last of them, flat
@@ -131,13 +131,18 @@ class Agent:
         tied = probs >= probs.max() - TIE_TOLERANCE
         if self.key is None or tied.sum() == 1:
             self.control = int(tied.argmax())
-        else:  # by Python: a generator of JAX or NumPy would take longer for this than the plan
+        else:
             self.control = int(random.Random(f"{self.key} {self.step}").choice(np.flatnonzero(tied)))
         self.step += 1
         sites = self.filter.program.signature.control
         if len(sites) == 1:
             return self.control
         return {name: int(value) for name, value in split(self.control, sites).items()}
+
+
+def key_words(key: Array) -> tuple[int, ...]:
+    """A key as numbers, which seed Python's generator: those of JAX and NumPy take longer for one draw than a plan."""
+    return tuple(np.asarray(jax.random.key_data(key)).tolist())
 
 
 @functools.lru_cache

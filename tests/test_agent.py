@@ -82,6 +82,31 @@ def test_a_warm_start_decides_the_same(planner: aif.Planner) -> None:
     assert [tmaze.CONTROLS[u] for u in [2, 0, 0, 1]] == ["South", "North", "North", "East"]
 
 
+@pytest.mark.parametrize("options", [{}, {"record": False}, {"warm_start": True}], ids=str)
+def test_one_call_decides_as_two_do(planner: aif.Planner, options: dict[str, Any]) -> None:
+    """Small worlds are perceived and planned in one compiled call."""
+    one, two = agent(planner, **options), agent(planner, **options)
+    two.reflex = None
+    for seen in (START, {"cue": 1, "place": tmaze.CUE}, {}, {"place": tmaze.JUNCTION}):
+        assert one.act(seen) == two.act(seen)
+        for a, b in zip(one.belief, two.belief, strict=True):
+            np.testing.assert_allclose(a, b, atol=1e-6)
+    for a, b in zip(one.plans, two.plans, strict=True):
+        np.testing.assert_allclose(a.control, b.control, atol=1e-5)
+        np.testing.assert_allclose(a.free_energy[-1], b.free_energy[-1], rtol=1e-5)
+
+
+def test_what_is_impossible_is_named_where_one_call_decides(planner: aif.Planner) -> None:
+    own, tolerant = agent(planner), agent(planner, ignore_impossible=True)
+    assert own.reflex is not None
+    for act in (own.act, tolerant.act):
+        act(START)
+    with pytest.raises(aif.ImpossibleObservation, match="site 'place' at step 1: observed right"):
+        own.act({"place": tmaze.RIGHT})
+    tolerant.act({"place": tmaze.RIGHT})
+    np.testing.assert_array_equal(tolerant.belief.state[0] > 0, np.arange(5) == tmaze.CUE)
+
+
 def test_plans_are_kept_only_where_asked(planner: aif.Planner) -> None:
     own = agent(planner, record=False)
     own.act(START)

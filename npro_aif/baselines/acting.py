@@ -6,13 +6,13 @@ that are left.
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
+from npro_aif.agent import key_words
 from npro_aif.baselines.adapter import Goal, Timing
 from npro_aif.baselines.reference import choose, sophisticated, standard_efe
 from npro_aif.baselines.tables import dense_tables, reread
@@ -67,7 +67,8 @@ class Acting:
 
         :param key: breaks ties, or draws controls where they are drawn; without it the first of the best is taken.
         """
-        self.key, self.step = key, 0
+        self.key = None if key is None else key_words(key)
+        self.step = 0
         self.control: int | None = None  # the last one, flat
 
     def act(self, observation: Mapping[str, int]) -> int | dict[str, int]:
@@ -104,12 +105,12 @@ class Acting:
 
     def _choose(self, score: np.ndarray) -> int | dict[str, int]:
         gap = score - score.max()
-        logits = self.gamma * gap if self.stochastic else np.where(gap >= -TIED, 0.0, -np.inf)
+        weights = np.exp(self.gamma * gap) if self.stochastic else np.where(gap >= -TIED, 1.0, 0.0)
         if self.key is None:
-            self.control = int(logits.argmax())
+            self.control = int(weights.argmax())
         else:
-            key = jax.random.fold_in(self.key, self.step)
-            self.control = int(jax.random.categorical(key, jnp.asarray(logits)))
+            drawn = random.Random(f"{self.key} {self.step}").choices(range(len(weights)), weights.tolist())
+            self.control = drawn[0]
         self.step += 1
         sites = self.signature.control
         if len(sites) == 1:

@@ -108,21 +108,21 @@ class PymdpAgent(Acting):
         self.beliefs: Beliefs | None = None
 
     def prepare(self) -> None:
-        """Build and compile everything that an episode needs, once."""
+        """Build and compile everything that an episode needs, once; before the episode is begun."""
         if len(self._decisions) == self.horizon:
             return
-        nothing = [jnp.zeros((1, 1), jnp.int32) for _ in self.signature.observation + self.signature.sensor]
+        nothing = [np.zeros((1, 1), np.int32) for _ in self.signature.observation + self.signature.sensor]
         self.beliefs = self._perceive(self._perceive(None, None, nothing), 0, nothing)
         for horizon in range(1, self.horizon + 1):
             self._score(horizon)
-        self.reset(self.key)
+        self.reset()
 
     def observe(self, observation: Mapping[str, int]) -> None:
         sites = self.signature.observation + self.signature.sensor
         missing = [site.name for site in sites if site.name not in observation]
         if missing:
             raise ValueError(f"observation: site '{missing[0]}' is missing, found {sorted(observation)}")
-        seen = [jnp.full((1, 1), observation[site.name], jnp.int32) for site in sites]
+        seen = [np.full((1, 1), observation[site.name], np.int32) for site in sites]  # JAX would take longer
         self.beliefs = self._perceive(self.beliefs, self.control, seen)
 
     def _known(self) -> np.ndarray:
@@ -139,13 +139,15 @@ class PymdpAgent(Acting):
             raise RuntimeError("scores: found no belief yet, expected an observation first (act)")
         if self._clock is None:
             return self.beliefs
-        return [*self.beliefs[:-1], jnp.zeros_like(self.beliefs[-1]).at[..., 0].set(1.0)]
+        start = np.zeros(self.beliefs[-1].shape, self.beliefs[-1].dtype)
+        start[..., 0] = 1.0
+        return [*self.beliefs[:-1], start]
 
     def _arrays(self, horizon: int, sensors: bool) -> Arrays:
         tables = dense_tables(self.model, self.initial_belief, horizon, sensors=sensors)
         return pymdp_arrays(tables, self.translation, clock=self._clock)
 
-    def _perception(self, arrays: Arrays) -> Callable[[Beliefs | None, int | None, list[jax.Array]], Beliefs]:
+    def _perception(self, arrays: Arrays) -> Callable[[Beliefs | None, int | None, list[np.ndarray]], Beliefs]:
         plans = arrays.plans(self.signature.num_controls, 1)
         agent = pymdp_agent(arrays, plans)
         begin = jax.jit(lambda seen: agent.infer_states(seen, agent.D))
@@ -153,10 +155,10 @@ class PymdpAgent(Acting):
             lambda beliefs, moves, seen: agent.infer_states(seen, agent.update_empirical_prior(moves, beliefs))
         )
 
-        def perceive(beliefs: Beliefs | None, control: int | None, seen: list[jax.Array]) -> Beliefs:
+        def perceive(beliefs: Beliefs | None, control: int | None, seen: list[np.ndarray]) -> Beliefs:
             if beliefs is None or control is None:
                 return begin(seen)
-            return go_on(beliefs, jnp.asarray(plans[control]), seen)
+            return go_on(beliefs, plans[control], seen)
 
         return perceive
 
