@@ -286,7 +286,7 @@ class Compiled:
 
     def continued(self, warm: Plan) -> dict[str, Array]:
         """The logits of a plan made one step earlier, where all parameters are considered."""
-        return {name: np.asarray(_shift(name, jnp.asarray(table))) for name, table in warm.params.items()}
+        return {name: _shift(name, jnp.asarray(table)) for name, table in warm.params.items()}
 
     def warm_start(self, support: Support | None, warm: Plan | None) -> WarmStart:
         """The tables of an earlier plan; those over other parameters than this one's start at the model."""

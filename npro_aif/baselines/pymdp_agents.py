@@ -141,7 +141,7 @@ class PymdpAgent(Acting):
             return self.beliefs
         start = np.zeros(self.beliefs[-1].shape, self.beliefs[-1].dtype)
         start[..., 0] = 1.0
-        return [*self.beliefs[:-1], start]
+        return [*self.beliefs[:-1], start]  # type: ignore[list-item]  # as good as JAX's
 
     def _arrays(self, horizon: int, sensors: bool) -> Arrays:
         tables = dense_tables(self.model, self.initial_belief, horizon, sensors=sensors)
