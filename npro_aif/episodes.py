@@ -56,10 +56,14 @@ class Effort(NamedTuple):
     problems: int  # different planning problems that were solved for them
     seconds: float  # in planning; compiling included
     compile_seconds: float  # of these, in tracing and compiling
+    warm_problems: int = 0  # problems in whose stretch nothing was compiled
+    warm_seconds: float = 0.0  # in planning for them
 
     @property
     def seconds_per_decision(self) -> float:
-        """Seconds of planning, without compiling, for each problem that was solved."""
+        """Seconds of planning for each problem that was solved warm; if none was, for each, without compiling."""
+        if self.warm_problems:
+            return self.warm_seconds / self.warm_problems
         return max(0.0, self.seconds - self.compile_seconds) / max(1, self.problems)
 
 
@@ -112,7 +116,14 @@ def run_episodes(
 
 def effort(solutions: Solutions) -> Effort:
     """The effort that the solutions have counted."""
-    return Effort(solutions.decisions, solutions.problems, solutions.seconds, solutions.compile_seconds)
+    return Effort(
+        solutions.decisions,
+        solutions.problems,
+        solutions.seconds,
+        solutions.compile_seconds,
+        solutions.warm_problems,
+        solutions.warm_seconds,
+    )
 
 
 def iterate_episodes(
@@ -175,7 +186,7 @@ def _alone(env: Any, agent: Acting, seed: int, solutions: Solutions) -> Episode:
         if getattr(agent, "remembered", False):
             solutions.discount()
         else:
-            solutions.problems += 1
+            solutions.count_one()
         live.step(control)
     return live.episode()
 

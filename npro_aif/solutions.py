@@ -61,6 +61,8 @@ class Solutions:
         self.problems = 0
         self.seconds = 0.0
         self.compile_seconds = 0.0
+        self.warm_problems = 0  # those in whose stretch nothing was compiled
+        self.warm_seconds = 0.0
         self._found: dict[str, np.ndarray] = {}
         if folder is not None:
             self._open(folder, dict(settings or {}))
@@ -74,12 +76,19 @@ class Solutions:
     def add(self, solved: Mapping[str, np.ndarray]) -> None:
         """Keep what was solved in the stretch that the clock measured last."""
         self._found.update(solved)
-        self.problems += len(solved)
+        self.count(len(solved), *self._last)
         if self.folder is not None:
             for name, probs in solved.items():
                 seconds, compiling = (s / len(solved) for s in self._last)
                 row = [float(p) for p in probs]
                 write(self.folder / f"{name}.json", {"control": row, "seconds": seconds, "compile_seconds": compiling})
+
+    def count(self, problems: int, seconds: float, compiling: float) -> None:
+        """Count problems that were solved in a stretch."""
+        self.problems += problems
+        if compiling == 0:
+            self.warm_problems += problems
+            self.warm_seconds += seconds
 
     @contextmanager
     def clock(self) -> Iterator[None]:
@@ -89,6 +98,10 @@ class Solutions:
         self._last = time.perf_counter() - start, _compiled[0] - compiled
         self.seconds += self._last[0]
         self.compile_seconds += self._last[1]
+
+    def count_one(self) -> None:
+        """Count one problem, solved in the stretch that the clock measured last."""
+        self.count(1, *self._last)
 
     def discount(self) -> None:
         """Take back the stretch that the clock measured last: nothing was planned in it."""
@@ -111,7 +124,7 @@ class Solutions:
             if path != about:
                 kept = json.loads(path.read_text())
                 self._found[path.stem] = np.asarray(kept["control"], np.float32)
-                self.problems += 1
+                self.count(1, kept["seconds"], kept["compile_seconds"])
                 self.seconds += kept["seconds"]
                 self.compile_seconds += kept["compile_seconds"]
 
