@@ -41,7 +41,8 @@ class Reflex:
     @staticmethod
     def serves(planner: Planner, update: Filter) -> bool:
         """Whether a world is small, and its code the same for every belief and horizon."""
-        return isinstance(planner.guide, TemporalGuide) and update.program.signature.num_parameters < PRUNE_FROM
+        small = update.program.sample is None and update.program.signature.num_parameters < PRUNE_FROM
+        return small and isinstance(planner.guide, TemporalGuide)
 
     def __call__(
         self,
