@@ -108,7 +108,9 @@ class Agent:
                 self.belief = found[0]
                 return found[1]
         self.observe(observation)  # which also says what is impossible
-        return self.planner.solve(key, self.belief, horizon, warm)
+        if whole:
+            return self.planner.solve(key, self.belief, horizon, warm)
+        return self.planner.first_control(key, self.belief, horizon)
 
     def observe(self, observation: Observation) -> None:
         """Update the belief with the last control and what was observed then."""

@@ -16,8 +16,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from npro_aif.agent import Agent
+from npro_aif.batches import VECTORIZE_BELOW
 from npro_aif.language import Belief
 from npro_aif.solutions import Solutions, fingerprint
+from npro_aif.threads import on_all_cores
 
 LOCKSTEP = 128  # how many episodes go in step at most: their beliefs are in memory together,
 MOST_BELIEF_BYTES = 2**31  # and take no more than this
@@ -183,9 +185,7 @@ def _alone(env: Any, agent: Acting, seed: int, solutions: Solutions) -> Episode:
         with solutions.clock():
             control = agent.act(live.observation)
         solutions.decisions += 1
-        if getattr(agent, "remembered", False):
-            solutions.discount()
-        else:
+        if not getattr(agent, "remembered", False):
             solutions.count_one()
         live.step(control)
     return live.episode()
@@ -239,17 +239,26 @@ def _solve(agents: list[Agent], solutions: Solutions) -> list[np.ndarray]:
     fresh = {names[key]: belief for key, belief in beliefs.items() if names[key] not in solutions}
     if fresh:
         with solutions.clock():
-            controls = _first_controls(first, list(fresh.values()))
-        solutions.add(dict(zip(fresh, controls, strict=True)))
+            controls, seconds = _first_controls(first, list(fresh.values()))
+        solutions.add(dict(zip(fresh, controls, strict=True)), seconds)
     solutions.decisions += len(agents)
     return [solutions[names[id(own.belief)]] for own in agents]
 
 
-def _first_controls(agent: Agent, beliefs: Sequence[Belief]) -> list[np.ndarray]:
-    """q(u_1), (U,), from each of the beliefs."""
+def _first_controls(agent: Agent, beliefs: Sequence[Belief]) -> tuple[list[np.ndarray], float]:
+    """q(u_1), (U,), from each of the beliefs, and the seconds that they took, each for itself."""
     key, horizon = agent.planning_key(), agent.steps_ahead()
-    if len(beliefs) < TOGETHER_FROM:
-        return [np.asarray(agent.planner.solve(key, belief, horizon).control)[0] for belief in beliefs]
+    signature = agent.filter.program.signature
+    if len(beliefs) < TOGETHER_FROM or signature.num_states * signature.num_controls >= VECTORIZE_BELOW:
+
+        def solve(belief: Belief) -> tuple[np.ndarray, float]:
+            start = time.perf_counter()
+            found = np.asarray(agent.planner.first_control(key, belief, horizon))
+            return found, time.perf_counter() - start
+
+        solved = on_all_cores(solve, beliefs)
+        return [found for found, _ in solved], sum(seconds for _, seconds in solved)
+    start = time.perf_counter()
     together = jax.tree.map(lambda *leaves: np.stack(leaves), *beliefs)
     plans = agent.planner.batch(jnp.stack([key] * len(beliefs)), together, horizon)
-    return list(np.asarray(plans.control)[:, 0])
+    return list(np.asarray(plans.control)[:, 0]), time.perf_counter() - start

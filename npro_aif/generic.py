@@ -54,6 +54,9 @@ class GenericPosterior(NamedTuple):
     def marginals(self, world: World) -> Marginals:
         return generic_marginals(self)
 
+    def first_control(self, world: World) -> Array:
+        return self.marginals(world).control[0]
+
     def marginal(self, groups: Sequence[Sequence[str]]) -> Array:
         """The joint marginal of groups of sites, one flat axis for each group."""
         names = [name for group in groups for name in group]

@@ -24,6 +24,7 @@ from npro_aif.plan import Origin, Plan
 from npro_aif.solvers.base import Problem, Solution
 from npro_aif.solvers.svi import SVISolver
 from npro_aif.support import Sizes, Support, power_of_two, realign
+from npro_aif.threads import RUNNING, CompiledOnce
 from npro_aif.world import Fixed, Program, World, program_of
 
 
@@ -79,6 +80,18 @@ class Planner:
         self, rng_key: Array, belief: Belief, horizon: int | Array | None = None, warm: Plan | None = None
     ) -> Plan:
         """As a call, but the plan's arrays keep the length of ``max_horizon``, whatever the horizon."""
+        compiled, arguments = self._arguments(rng_key, belief, horizon, warm)
+        return compiled.solve(*arguments)
+
+    def first_control(self, rng_key: Array, belief: Belief, horizon: int | Array | None = None) -> Array:
+        """q(u_1) of the plan, (U,): all that acting needs, in less time than a plan with its marginals."""
+        compiled, arguments = self._arguments(rng_key, belief, horizon, None)
+        return compiled.decide(compiled.size(arguments[1]), *arguments)
+
+    def _arguments(
+        self, rng_key: Array, belief: Belief, horizon: int | Array | None, warm: Plan | None
+    ) -> tuple[Compiled, tuple[Any, ...]]:
+        """The compiled functions for a problem, and their arguments."""
         horizon = self._horizon(horizon)
         compiled = self._compiled(belief, horizon)
         check_belief(belief, compiled.program.signature)
@@ -87,9 +100,8 @@ class Planner:
             self.guide.check(compiled.program.world(belief, horizon), compiled.num_steps)
         belief = self._thinned(belief)
         support = compiled.support(belief)
-        return compiled.solve(
-            compiled.program.fixed, support, belief, horizon, rng_key, compiled.warm_start(support, warm)
-        )
+        start = compiled.warm_start(support, warm)
+        return compiled, (compiled.program.fixed, support, belief, horizon, rng_key, start)
 
     def batch(
         self, keys: Array, beliefs: Belief, horizon: int | Array | None = None, warm: Plan | None = None
@@ -168,14 +180,15 @@ class Planner:
             raise ValueError("horizon: found a traced value, expected a Python int with this guide")
         num_steps = self._max() if self._any_horizon() else int(horizon)
         key = num_steps, str(jnp.result_type(float))
-        if key not in self._solvers:
-            program = program_of(self.model, belief, num_steps)
-            with jax.core.eval_context():
-                world = program.example()
-                self.guide.check(world, num_steps)
-                self.solver.check(Problem(world, self.guide, self.objective, num_steps))
-            self._solvers[key] = Compiled(self, program, num_steps)
-        return self._solvers[key]
+        with RUNNING:
+            if key not in self._solvers:
+                program = program_of(self.model, belief, num_steps)
+                with jax.core.eval_context():
+                    world = program.example()
+                    self.guide.check(world, num_steps)
+                    self.solver.check(Problem(world, self.guide, self.objective, num_steps))
+                self._solvers[key] = Compiled(self, program, num_steps)
+            return self._solvers[key]
 
 
 class WarmStart(NamedTuple):
@@ -195,6 +208,7 @@ class Compiled:
         self.origin = Origin(program, planner.guide, program.signature)
         self.sizes = Sizes(program.signature.num_parameters)
         self.solve = jax.jit(self.plan)
+        self.decide = CompiledOnce(jax.jit(self.first_control))
         self.vectorized = jax.jit(jax.vmap(self.plan, (None, 0, 0, None, 0, None)))
         self.vectorized_warm = jax.jit(jax.vmap(self.plan, (None, 0, 0, None, 0, 0)))
         self._blank: dict[int, WarmStart] = {}
@@ -243,14 +257,28 @@ class Compiled:
         self, fixed: Fixed, support: Support | None, belief: Belief, horizon: Array, key: Array, start: WarmStart
     ) -> Plan:
         """What is compiled: a plan from a belief, for the parameters of a support (all where there is none)."""
-        theta = None if support is None else support.theta
-        world = self.program.bind(fixed, belief, horizon, theta, None if support is None else support.valid).routed()
-        first = self.planner.guide.first_params(key, world, self.num_steps)
-        first = {
-            name: jnp.where(start.use, _shift(name, start.params[name]), value) if name in start.params else value
-            for name, value in first.items()
-        }
-        return self.plan_of(world, self.solution(world, key, first), support, belief)
+        world, solution = self._solved(fixed, support, belief, horizon, key, start)
+        return self.plan_of(world, solution, support, belief)
+
+    def first_control(
+        self, fixed: Fixed, support: Support | None, belief: Belief, horizon: Array, key: Array, start: WarmStart
+    ) -> Array:
+        """q(u_1) of the same plan, (U,)."""
+        world, solution = self._solved(fixed, support, belief, horizon, key, start)
+        return solution.posterior.first_control(world)
+
+    def _solved(
+        self, fixed: Fixed, support: Support | None, belief: Belief, horizon: Array, key: Array, start: WarmStart
+    ) -> tuple[World, Solution]:
+        theta, valid = (None, None) if support is None else support
+        with RUNNING:
+            world = self.program.bind(fixed, belief, horizon, theta, valid).routed()
+            first = self.planner.guide.first_params(key, world, self.num_steps)
+            first = {
+                name: jnp.where(start.use, _shift(name, start.params[name]), value) if name in start.params else value
+                for name, value in first.items()
+            }
+            return world, self.solution(world, key, first)
 
     def solution(self, world: World, key: Array, first: dict[str, Array]) -> Solution:
         """The solver's solution in a world, from the logits ``first`` on."""

@@ -22,3 +22,7 @@ class Posterior(Protocol):
     def marginals(self, world: World) -> Marginals:
         """q(u_t), q(u_t|x_{t-1}), q(x_t), q(θ), q(y_t)."""
         ...
+
+    def first_control(self, world: World) -> Array:
+        """q(u_1), (U,)."""
+        ...

@@ -30,6 +30,7 @@ from npro_aif.language import (
     sensing,
 )
 from npro_aif.numerics import is_concrete, safe_log
+from npro_aif.threads import RUNNING
 
 PRESENT = "0"  # the time index of the initial state's sites
 
@@ -178,7 +179,7 @@ def read(
     """
     reading = Reading([], [], [], []) if reading is None else reading
     # NumPyro's own validation would speak before the site is known; check_rows finds the same and names it.
-    with sensing(), Reader(value, t, reading), numpyro.validation_enabled(False):
+    with RUNNING, sensing(), Reader(value, t, reading), numpyro.validation_enabled(False):
         model(belief, horizon=horizon)
     if not reading.carries:
         raise ModelError("model: found no aif.rollout, expected exactly one")

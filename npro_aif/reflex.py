@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
@@ -20,7 +19,6 @@ from npro_aif.language import Belief
 from npro_aif.plan import Plan
 from npro_aif.planner import Planner
 from npro_aif.support import PRUNE_FROM
-from npro_aif.temporal import start
 from npro_aif.world import Fixed
 
 
@@ -88,5 +86,4 @@ class Reflex:
         solution = self.compiled.solution(world, key, first)
         if whole:
             return belief, possible, self.compiled.plan_of(world, solution, None, belief)
-        now = start(solution.posterior).sum(-1)  # q(x_0)
-        return belief, possible, now @ jnp.exp(solution.posterior.control[0])
+        return belief, possible, solution.posterior.first_control(world)

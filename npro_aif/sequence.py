@@ -75,6 +75,9 @@ class SequencePosterior(NamedTuple):
     def marginals(self, world: World) -> Marginals:
         return sequence_marginals(self)
 
+    def first_control(self, world: World) -> Array:
+        return self.marginals(world).control[0]
+
 
 def digits(size: int, length: int) -> np.ndarray:
     """All sequences of ``length`` numbers below ``size``, (size^length, length).

@@ -73,19 +73,25 @@ class Solutions:
     def __getitem__(self, name: str) -> np.ndarray:
         return self._found[name]
 
-    def add(self, solved: Mapping[str, np.ndarray]) -> None:
-        """Keep what was solved in the stretch that the clock measured last."""
+    def add(self, solved: Mapping[str, np.ndarray], seconds: float) -> None:
+        """Keep what was solved in the stretch that the clock measured last.
+
+        :param seconds: what the problems took, added up; more than the stretch where they were solved side by side.
+        """
         self._found.update(solved)
-        self.count(len(solved), *self._last)
+        compiling = self._last[1]
+        self.count(len(solved), seconds, compiling)
         if self.folder is not None:
+            seconds, compiling = seconds / len(solved), compiling / len(solved)
             for name, probs in solved.items():
-                seconds, compiling = (s / len(solved) for s in self._last)
                 row = [float(p) for p in probs]
                 write(self.folder / f"{name}.json", {"control": row, "seconds": seconds, "compile_seconds": compiling})
 
     def count(self, problems: int, seconds: float, compiling: float) -> None:
-        """Count problems that were solved in a stretch."""
+        """Count problems that were solved in a stretch, and what they took."""
         self.problems += problems
+        self.seconds += seconds
+        self.compile_seconds += compiling
         if compiling == 0:
             self.warm_problems += problems
             self.warm_seconds += seconds
@@ -96,17 +102,10 @@ class Solutions:
         start, compiled = time.perf_counter(), _compiled[0]
         yield
         self._last = time.perf_counter() - start, _compiled[0] - compiled
-        self.seconds += self._last[0]
-        self.compile_seconds += self._last[1]
 
     def count_one(self) -> None:
         """Count one problem, solved in the stretch that the clock measured last."""
         self.count(1, *self._last)
-
-    def discount(self) -> None:
-        """Take back the stretch that the clock measured last: nothing was planned in it."""
-        self.seconds -= self._last[0]
-        self.compile_seconds -= self._last[1]
 
     def _open(self, folder: Path, settings: dict[str, Any]) -> None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -125,8 +124,6 @@ class Solutions:
                 kept = json.loads(path.read_text())
                 self._found[path.stem] = np.asarray(kept["control"], np.float32)
                 self.count(1, kept["seconds"], kept["compile_seconds"])
-                self.seconds += kept["seconds"]
-                self.compile_seconds += kept["compile_seconds"]
 
 
 def write(path: Path, content: Mapping[str, Any]) -> None:

@@ -36,6 +36,9 @@ class TemporalPosterior(NamedTuple):
     def marginals(self, world: World) -> Marginals:
         return temporal_marginals(world, self)
 
+    def first_control(self, world: World) -> Array:
+        return sum_last(start(self)) @ jnp.exp(self.control[0])
+
 
 class Flow(NamedTuple):
     """The mass that moves through one time slice."""

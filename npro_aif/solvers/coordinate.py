@@ -33,6 +33,7 @@ from npro_aif.solvers.sweep import (
     backward,
     emissions,
     forward,
+    is_small,
     reference_flow,
     template,
     total,
@@ -137,6 +138,7 @@ class CoordinateSolver:
         observation = emissions(world, learn)
         reference = reference_flow(world, problem.num_steps) if self.unvisited == "prior" else None
         lead = self.lead if objective.epistemic else 0
+        small = is_small(world, problem.num_steps)
 
         def body(state: Sweeping) -> Sweeping:
             seen = forward(world, state.posterior, objective, observation, reference)
@@ -148,9 +150,12 @@ class CoordinateSolver:
             best = jax.tree.map(lambda old, new: jnp.where(better, new, old), state.best, now)
             history = state.history.at[state.progress.sweep].set(value)
             done = settled | hopeless
+            state = state._replace(best=best, history=history, done=done)
+            if not small:
+                return jax.lax.cond(done, lambda state, _: state, move, state, seen)
             moved = move(state, seen)  # also when done: a branch would cost more, in batches much more
             kept = jax.tree.map(lambda old, new: jnp.where(done, old, new), state.progress, moved.progress)
-            return moved._replace(progress=kept, best=best, history=history, done=done)
+            return moved._replace(progress=kept)
 
         def move(state: Sweeping, seen: Forward) -> Sweeping:
             """The backward pass: at first without epistemic costs, and with damped ones once a cycle was met."""

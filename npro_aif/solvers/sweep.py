@@ -131,10 +131,15 @@ def forward(
             rows = Costs(costs.ambiguity + costs.novelty, costs.control)
         return rows, slice_terms(world, own, objective, t, now, costs)
 
-    small = num_steps * num_controls * found[0].size <= ALL_AT_ONCE
-    costs, terms = (at_once if small else one_by_one)(look, num_steps, world.horizon)
+    each = at_once if is_small(world, num_steps) else one_by_one
+    costs, terms = each(look, num_steps, world.horizon)
     terms["complexity"] += parameter_complexity(world, own)
     return Forward(found[:-1], costs, terms)
+
+
+def is_small(world: World, num_steps: int) -> bool:
+    """Whether a call, a loop or a branch costs more than what it computes."""
+    return num_steps * world.control.shape[-1] * world.initial.size <= ALL_AT_ONCE
 
 
 Look = Callable[[Array], tuple[Costs, dict[str, Array]]]

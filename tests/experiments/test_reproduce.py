@@ -181,7 +181,7 @@ def test_decisions_of_a_row_that_was_stopped_are_taken_over(tmp_path: Path) -> N
     solutions = command._solutions(folder, {"episodes": 3})
     with solutions.clock():
         pass
-    solutions.add({"problem": np.array([0.5, 0.5])})
+    solutions.add({"problem": np.array([0.5, 0.5])}, 0.1)
     assert "problem" in command._solutions(folder, {"episodes": 3})
     assert "problem" not in command._solutions(folder, {"episodes": 4})
 
