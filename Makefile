@@ -21,7 +21,7 @@ types: $(READY)
 	cd $(TYPES) && ../bin/mypy --config-file ../../pyproject.toml --cache-dir ../../.mypy_cache -p npro_aif
 
 pytest: $(READY)
-	$(BIN)/pytest -n 2
+	$(BIN)/pytest -n 2 --dist worksteal
 
 slow: $(READY)
 	$(BIN)/pytest -m slow

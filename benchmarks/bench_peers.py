@@ -1,8 +1,9 @@
 """Seconds a decision, seconds of compiling, success: our coordinate solver against pymdp's two methods on both mazes.
 
 Every row runs in a process of its own, the same environment and seeds, one decision at a time and nothing remembered
-between them; a decision is perception and planning. Rows that run out of memory or take longer than a minute for a
-decision (or than --patience for setting up) say so.
+between them; a decision is perception and planning. pymdp stands there twice: its methods called as in its README, and
+with jax.jit put around them, as our tables run it (pymdp has none around most of them). Rows that run out of memory
+or take longer than a minute for a decision (or than --patience for setting up) say so.
 
     python benchmarks/bench_peers.py [--episodes 5] [--horizons 2 3 4 5 6] [--tasks tmaze reactivity] [--json FILE]
 """
@@ -22,13 +23,16 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-METHODS = ("policy", "vfe", "efe", "sophisticated")
 NAMES = {
     "policy": "ours, the policy learned",  # the dynamics are the model's, as in pymdp
     "vfe": "ours, all factors learned",
     "efe": "pymdp, Standard EFE",
     "sophisticated": "pymdp, Sophisticated",
+    "efe-jit": "… Standard EFE under our jit",
+    "sophisticated-jit": "… Sophisticated under our jit",
 }
+METHODS = tuple(NAMES)
+JIT = "-jit"
 OURS = ("policy", "vfe")
 MINUTE = 60.0
 ENOUGH = 120.0  # seconds of decisions after which a row begins no further episode
@@ -51,8 +55,9 @@ def episodes_of(task_name: str, method: str, horizon: int, episodes: int, gigaby
 
 
 def _run(task_name: str, method: str, horizon: int, episodes: int, pipe: Connection) -> None:
+    from npro_aif import baselines
     from npro_aif.episodes import tie_key
-    from npro_aif.experiments.tasks import Settings, make_agent, make_task
+    from npro_aif.experiments.tasks import Settings, make_task, vfe_agent
     from npro_aif.solvers import CoordinateSolver
 
     task = make_task(task_name)
@@ -61,8 +66,12 @@ def _run(task_name: str, method: str, horizon: int, episodes: int, pipe: Connect
     if method == "policy":
         task = task._replace(learn=("control",), sweeps=CoordinateSolver())
     start = time.perf_counter()
-    agent: Any = make_agent(task, Settings(method="vfe" if method in OURS else method, horizon=horizon))
-    if method not in OURS:
+    agent: Any
+    if method in OURS:
+        agent = vfe_agent(task, Settings(horizon=horizon))
+    else:
+        settings = Settings(method=method.removesuffix(JIT), horizon=horizon)
+        agent = baselines.make_agent(task, settings, compiled=method.endswith(JIT))
         agent.remember = False
         agent.prepare()
     agent.reset(tie_key(WARM_UP))

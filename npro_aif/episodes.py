@@ -19,6 +19,7 @@ from npro_aif.agent import Agent
 from npro_aif.batches import VECTORIZE_BELOW
 from npro_aif.language import Belief
 from npro_aif.solutions import Solutions, fingerprint
+from npro_aif.solvers import CoordinateSolver
 from npro_aif.threads import on_all_cores
 
 LOCKSTEP = 128  # how many episodes go in step at most: their beliefs are in memory together,
@@ -247,18 +248,20 @@ def _solve(agents: list[Agent], solutions: Solutions) -> list[np.ndarray]:
 
 def _first_controls(agent: Agent, beliefs: Sequence[Belief]) -> tuple[list[np.ndarray], float]:
     """q(u_1), (U,), from each of the beliefs, and the seconds that they took, each for itself."""
-    key, horizon = agent.planning_key(), agent.steps_ahead()
+    key, horizon, planner = agent.planning_key(), agent.steps_ahead(), agent.planner
     signature = agent.filter.program.signature
-    if len(beliefs) < TOGETHER_FROM or signature.num_states * signature.num_controls >= VECTORIZE_BELOW:
+    small = signature.num_states * signature.num_controls < VECTORIZE_BELOW
+    if small and len(beliefs) >= TOGETHER_FROM:
+        start = time.perf_counter()
+        together = jax.tree.map(lambda *leaves: np.stack(leaves), *beliefs)
+        plans = planner.batch(jnp.stack([key] * len(beliefs)), together, horizon)
+        return list(np.asarray(plans.control)[:, 0]), time.perf_counter() - start
 
-        def solve(belief: Belief) -> tuple[np.ndarray, float]:
-            start = time.perf_counter()
-            found = np.asarray(agent.planner.first_control(key, belief, horizon))
-            return found, time.perf_counter() - start
+    def solve(belief: Belief) -> tuple[np.ndarray, float]:
+        start = time.perf_counter()
+        found = np.asarray(planner.first_control(key, belief, horizon))
+        return found, time.perf_counter() - start
 
-        solved = on_all_cores(solve, beliefs)
-        return [found for found, _ in solved], sum(seconds for _, seconds in solved)
-    start = time.perf_counter()
-    together = jax.tree.map(lambda *leaves: np.stack(leaves), *beliefs)
-    plans = agent.planner.batch(jnp.stack([key] * len(beliefs)), together, horizon)
-    return list(np.asarray(plans.control)[:, 0]), time.perf_counter() - start
+    quick = small and isinstance(planner.solver, CoordinateSolver)  # a thread would cost as much as a problem
+    solved = [solve(belief) for belief in beliefs] if quick else on_all_cores(solve, beliefs)
+    return [found for found, _ in solved], sum(seconds for _, seconds in solved)

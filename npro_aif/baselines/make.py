@@ -22,17 +22,27 @@ SOPHISTICATED_GAMMA = 4.0
 SOPHISTICATED_TRANSLATION = Translation(timing="every")
 
 
-def make_agent(task: Task, settings: Settings) -> PymdpAgent:
+def make_agent(task: Task, settings: Settings, *, compiled: bool = True) -> PymdpAgent:
     """The agent for a task by the method "efe" or "sophisticated".
 
     What pymdp cannot do, and pymdp missing, is told as a mistake in the settings.
+
+    :param compiled: as in :class:`PymdpAgent`.
     """
     from npro_aif.experiments.tasks import SettingsError
 
     horizon = settings.horizon or task.horizon
     try:
         if settings.method == "efe":
-            return StandardEFE(task.model, task.belief, horizon, task.max_steps, gamma=EFE_GAMMA, remember=False)
+            return StandardEFE(
+                task.model,
+                task.belief,
+                horizon,
+                task.max_steps,
+                gamma=EFE_GAMMA,
+                remember=False,
+                compiled=compiled,
+            )
         return Sophisticated(
             task.model,
             task.belief,
@@ -40,6 +50,7 @@ def make_agent(task: Task, settings: Settings) -> PymdpAgent:
             task.max_steps,
             gamma=SOPHISTICATED_GAMMA,
             translation=SOPHISTICATED_TRANSLATION,
+            compiled=compiled,
         )
     except (TooLarge, ImportError) as error:
         raise SettingsError(str(error)) from error

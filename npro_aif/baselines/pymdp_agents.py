@@ -75,6 +75,8 @@ class PymdpAgent(Acting):
 
     :param sensors: whether observations with ``plan=False`` take part in planning.
     :param translation: how the world is put into pymdp's terms.
+    :param compiled: put ``jax.jit`` around pymdp's calls, which has none of its own around most of them; otherwise they
+        are made as in pymdp's README, and take thousands of times longer.
     """
 
     method: Method
@@ -90,11 +92,13 @@ class PymdpAgent(Acting):
         remember: bool,
         sensors: bool,
         translation: Translation,
+        compiled: bool,
     ):
         require_pymdp()
         super().__init__(model, belief, horizon, max_steps, gamma=gamma, stochastic=stochastic, remember=remember)
         check_size(self.signature, self.horizon, self.method, MAX_BYTES)
         self.sensors, self.translation = sensors, translation
+        self._jit: Callable[[Any], Any] = jax.jit if compiled else lambda function: function
         self._decisions: dict[int, Callable[[Beliefs], np.ndarray]] = {}
         self._clock: int | None = None
         arrays = self._arrays(self.horizon, sensors=True).without_goal()
@@ -150,8 +154,8 @@ class PymdpAgent(Acting):
     def _perception(self, arrays: Arrays) -> Callable[[Beliefs | None, int | None, list[np.ndarray]], Beliefs]:
         plans = arrays.plans(self.signature.num_controls, 1)
         agent = pymdp_agent(arrays, plans)
-        begin = jax.jit(lambda seen: agent.infer_states(seen, agent.D))
-        go_on = jax.jit(
+        begin = self._jit(lambda seen: agent.infer_states(seen, agent.D))
+        go_on = self._jit(
             lambda beliefs, moves, seen: agent.infer_states(seen, agent.update_empirical_prior(moves, beliefs))
         )
 
@@ -194,8 +198,9 @@ class StandardEFE(PymdpAgent):
         remember: bool = True,
         sensors: bool = False,
         translation: Translation = TRANSLATION,
+        compiled: bool = True,
     ):
-        super().__init__(model, belief, horizon, max_steps, gamma, stochastic, remember, sensors, translation)
+        super().__init__(model, belief, horizon, max_steps, gamma, stochastic, remember, sensors, translation, compiled)
 
     def _decision(self, horizon: int) -> Callable[[Beliefs], np.ndarray]:
         tables = dense_tables(self.model, self.initial_belief, horizon)
@@ -204,7 +209,7 @@ class StandardEFE(PymdpAgent):
         arrays = self._arrays(horizon, self.sensors)
         plans = arrays.plans(tables.num_controls, horizon)
         agent = pymdp_agent(arrays, plans, gamma=self.gamma, E=jnp.asarray(prior / prior.sum()))
-        infer = jax.jit(lambda beliefs: agent.infer_policies(beliefs)[0][0])  # closed over: hashing plans is slow
+        infer = self._jit(lambda beliefs: agent.infer_policies(beliefs)[0][0])  # closed over: hashing plans is slow
         return lambda beliefs: self._by_control(infer(beliefs), sequences[:, 0])
 
 
@@ -234,9 +239,10 @@ class Sophisticated(PymdpAgent):
         sensors: bool = True,
         translation: Translation = TRANSLATION,
         search: Search = SEARCH,
+        compiled: bool = True,
     ):
         self.search = search
-        super().__init__(model, belief, horizon, max_steps, gamma, stochastic, remember, sensors, translation)
+        super().__init__(model, belief, horizon, max_steps, gamma, stochastic, remember, sensors, translation, compiled)
 
     def _decision(self, horizon: int) -> Callable[[Beliefs], np.ndarray]:
         from pymdp.planning import si
@@ -254,7 +260,7 @@ class Sophisticated(PymdpAgent):
             **self.search._asdict(),
         )
         key = jax.random.key(0)  # asked for, but the search draws nothing
-        infer = jax.jit(lambda beliefs: search(agent, beliefs, key)[0][0])
+        infer = self._jit(lambda beliefs: search(agent, beliefs, key)[0][0])
         return lambda beliefs: self._by_control(infer(beliefs), np.arange(num_controls))
 
     def _branching(self, arrays: Arrays, num_controls: int) -> int:

@@ -31,7 +31,7 @@ from npro_aif.world import World
 
 TIE = 1e-5  # controls whose costs differ by less, relative to max(1, |cost|), are tied and share
 ALL_AT_ONCE = 2**14  # entries of all slices' moves: with fewer, slices are looked at together and not one by one
-REFERENCE_MASS = 1e-6  # how much of the prior-predictive flow stands in where q has no mass
+REFERENCE_MASS = 1e-8  # how much of the prior-predictive flow stands in where q has no mass: ε log ε moves F unseen
 
 
 class Costs(NamedTuple):

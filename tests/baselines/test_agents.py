@@ -38,6 +38,15 @@ def test_standard_efe_scores_as_the_reference(standard: StandardEFE) -> None:
         np.testing.assert_allclose(theirs - theirs.max(), ours - ours.max(), atol=1e-3)
 
 
+def test_jit_around_pymdp_changes_nothing() -> None:
+    plain, compiled = (
+        StandardEFE(tmaze.tmaze, tmaze.initial_belief(), horizon=1, compiled=compiled) for compiled in (False, True)
+    )
+    for agent in (plain, compiled):
+        agent.observe(AT_START)
+    np.testing.assert_allclose(plain.scores(), compiled.scores(), atol=1e-5)
+
+
 def test_plans_by_the_papers_g() -> None:
     agent = ReferenceAgent(tmaze.tmaze, tmaze.initial_belief(), 2, method="paper")
     agent.observe(AT_START)
