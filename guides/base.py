@@ -12,7 +12,7 @@ import numpyro
 from jax import Array
 
 from npro_aif.errors import GuideError
-from npro_aif.language import Belief
+from npro_aif.language import Belief, default_horizon
 from npro_aif.objectives import Objective
 from npro_aif.posterior import Posterior
 from npro_aif.signature import Site
@@ -60,7 +60,8 @@ class TableGuide(ABC):
         """F as a function of the logits alone."""
         return lambda params: objective.free_energy(world, self.posterior(world, params, num_steps))
 
-    def __call__(self, belief: Belief, horizon: int) -> None:
+    def __call__(self, belief: Belief, horizon: int | None = None) -> None:
+        horizon = default_horizon(self.model) if horizon is None else horizon
         world = self.world(self.model, belief, horizon)
         self.check(world, int(horizon))
         params = {
@@ -73,9 +74,15 @@ class TableGuide(ABC):
         return program_of(model, belief, horizon).world(belief, horizon)
 
     def free_energy(
-        self, objective: Objective, model: Callable[..., Any], params: Mapping[str, Array], belief: Belief, horizon: int
+        self,
+        objective: Objective,
+        model: Callable[..., Any],
+        params: Mapping[str, Array],
+        belief: Belief,
+        horizon: int | None = None,
     ) -> Array:
         """F with the given logits: what ``Objective.loss`` returns for this guide."""
+        horizon = default_horizon(model) if horizon is None else horizon
         world = self.world(model, belief, horizon)
         self.check_params(world, params, int(horizon))
         return objective.free_energy(world, self.posterior(world, params, int(horizon)))

@@ -234,16 +234,26 @@ def check_against_scalars(reading: Reading, scalars: list[Any], flat: dict[int, 
             )
 
 
-def check_belief(belief: Belief, signature: Signature | None = None) -> None:
+def check_type(belief: Any, name: str = "belief") -> None:
+    """Refuse what is not a belief made of arrays."""
+    if not isinstance(belief, Belief):
+        raise ModelError(f"{name}: found {type(belief).__name__}, expected aif.Belief(parameter, state)")
+    for field, table in zip(Belief._fields, belief, strict=True):
+        if not hasattr(table, "shape"):
+            raise ModelError(f"{name}.{field}: found {type(table).__name__}, expected an array")
+
+
+def check_belief(belief: Belief, signature: Signature | None = None, name: str = "belief") -> None:
     """Refuse a belief of the wrong shape, or (where its numbers are known) that does not sum to one."""
+    check_type(belief, name)
     shapes = jnp.shape(belief.parameter), jnp.shape(belief.state)
     if len(shapes[0]) != 1 or len(shapes[1]) != 2 or shapes[0][0] != shapes[1][0]:
         raise ModelError(
-            f"belief: found parameter of shape {shapes[0]} and state of shape {shapes[1]}, expected (Θ,) and (Θ, X)"
+            f"{name}: found parameter of shape {shapes[0]} and state of shape {shapes[1]}, expected (Θ,) and (Θ, X)"
         )
     if signature is not None and shapes[1] != (signature.num_parameters, signature.num_states):
         raise ModelError(
-            f"belief: found state of shape {shapes[1]}, expected ({signature.num_parameters}, {signature.num_states}) "
+            f"{name}: found state of shape {shapes[1]}, expected ({signature.num_parameters}, {signature.num_states}) "
             f"for the parameters {[s.name for s in signature.parameter]} and the states "
             f"{[s.name for s in signature.state]}"
         )
@@ -251,12 +261,23 @@ def check_belief(belief: Belief, signature: Signature | None = None) -> None:
         return
     parameter, state = np.asarray(belief.parameter), np.asarray(belief.state)
     if not abs(parameter.sum() - 1) <= ROW_SUM_TOLERANCE:
-        raise ModelError(f"belief.parameter: found a row that sums to {parameter.sum():.6g}, expected 1")
+        raise ModelError(f"{name}.parameter: found a row that sums to {parameter.sum():.6g}, expected 1")
     totals = state.sum(-1)
     wrong = ~(np.abs(totals - 1) <= ROW_SUM_TOLERANCE)
     if wrong.any():
         row = int(np.argmax(wrong))
-        raise ModelError(f"belief.state: found that row {row} sums to {totals[row]:.6g}, expected 1")
-    for name, table in (("parameter", parameter), ("state", state)):
+        raise ModelError(f"{name}.state: found that row {row} sums to {totals[row]:.6g}, expected 1")
+    for field, table in (("parameter", parameter), ("state", state)):
         if (table < 0).any():
-            raise ModelError(f"belief.{name}: found a negative probability {table.min():.6g}, expected at least 0")
+            raise ModelError(f"{name}.{field}: found a negative probability {table.min():.6g}, expected at least 0")
+
+
+def check_beliefs(beliefs: Belief, signature: Signature) -> None:
+    """Refuse a batch of beliefs, (B, Θ) and (B, Θ, X), in which one is wrong, and say which."""
+    parameter, state = np.asarray(beliefs.parameter), np.asarray(beliefs.state)
+    if state.shape[1:] == (signature.num_parameters, signature.num_states):
+        sums = np.concatenate([parameter.sum(-1).ravel(), state.sum(-1).ravel()])
+        if (np.abs(sums - 1) <= ROW_SUM_TOLERANCE).all() and parameter.min() >= 0 and state.min() >= 0:
+            return
+    for i, row in enumerate(zip(parameter, state, strict=True)):
+        check_belief(Belief(*row), signature, f"beliefs[{i}]")

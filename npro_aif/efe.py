@@ -8,6 +8,7 @@ over plans is q*(u) = σ(−P − G − C).
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -18,7 +19,7 @@ from jax import Array
 from npro_aif.language import Belief
 from npro_aif.numerics import divide, mul_log, neg_entropy
 from npro_aif.sequence import SequencePosterior, SequenceTables, digits, mass, sequence_evidence, sequence_tables
-from npro_aif.world import program_of
+from npro_aif.world import Fixed, Program, program_of
 
 MAX_ENTRIES = 200_000_000  # plans × state sequences × observation sequences × parameters
 
@@ -79,12 +80,18 @@ def expected_free_energy(
     plans = jnp.asarray(digits(signature.num_controls, int(horizon)))
     if posterior is not None:
         return ExpectedFreeEnergy(plans, *jax.jit(_under_posterior)(posterior))
+    return ExpectedFreeEnergy(plans, *_compiled(program)(program.fixed, belief))
 
-    @jax.jit
-    def under_model(fixed: Any, belief: Belief) -> tuple[Array, ...]:
-        return _under_model(sequence_tables(program.bind(fixed, belief, int(horizon)), int(horizon)))
 
-    return ExpectedFreeEnergy(plans, *under_model(program.fixed, belief))
+@functools.lru_cache(maxsize=64)
+def _compiled(program: Program) -> Callable[[Fixed, Belief], tuple[Array, ...]]:
+    """The terms of every plan, compiled once for a program (and so for a horizon)."""
+
+    def under_model(fixed: Fixed, belief: Belief) -> tuple[Array, ...]:
+        world = program.bind(fixed, belief, program.num_steps)
+        return _under_model(sequence_tables(world, program.num_steps, chosen=True))
+
+    return jax.jit(under_model)
 
 
 def _under_posterior(posterior: SequencePosterior) -> tuple[Array, ...]:

@@ -24,7 +24,7 @@ from npro_aif.epistemic import EpistemicCosts, epistemic_costs
 from npro_aif.errors import GuideError
 from npro_aif.guides.base import Initial, TableGuide
 from npro_aif.kernels import Dense
-from npro_aif.language import Belief
+from npro_aif.language import Belief, default_horizon
 from npro_aif.numerics import divide, hold, mul_log, neg_entropy, normalize, safe_log
 from npro_aif.objectives import Objective
 from npro_aif.reader import num_categories
@@ -173,9 +173,10 @@ def generic_free_energy(
     guide: Callable[..., Any],
     params: Mapping[str, Array],
     belief: Belief,
-    horizon: int,
+    horizon: int | None = None,
 ) -> Array:
     """F of an ordinary NumPyro guide, exactly."""
+    horizon = default_horizon(model) if horizon is None else horizon
     signature = program_of(model, belief, horizon).signature
     check_guide(model, guide, belief, horizon)
     posterior = enumerate_guide(model, guide, params, belief, horizon, signature)

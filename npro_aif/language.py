@@ -7,6 +7,7 @@ sites ``u_1, x_1, y_1, u_2, …`` unless a handler (see :mod:`npro_aif.world`) r
 
 import contextlib
 import functools
+import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from typing import Any, ClassVar, NamedTuple
@@ -247,12 +248,20 @@ def rollout(step: Callable[[Any, Any], Any], carry: Any, horizon: int | Array) -
     return apply_stack(message)["value"]
 
 
-def check_horizon(horizon: int | Array) -> None:
+def check_horizon(horizon: int | Array, name: str = "horizon") -> None:
     """Refuse a horizon that is not a positive whole number (where its value is known)."""
     if not is_concrete(horizon):
         return
     if np.ndim(horizon) != 0 or not np.issubdtype(np.asarray(horizon).dtype, np.integer) or int(horizon) < 1:
-        raise ModelError(f"horizon: found {horizon!r}, expected a whole number of steps, at least 1")
+        raise ModelError(f"{name}: found {horizon!r}, expected a whole number of steps, at least 1")
+
+
+def default_horizon(model: Callable[..., Any]) -> int:
+    """The horizon that a model declares in its signature."""
+    declared = inspect.signature(model).parameters.get("horizon")
+    if declared is None or not isinstance(declared.default, int):
+        raise ValueError("horizon: found None, expected a number of steps (the model declares no default)")
+    return declared.default
 
 
 def _unroll(step: Callable[[Any, Any], Any], carry: Any, horizon: int | Array) -> Any:

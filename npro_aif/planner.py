@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -13,10 +12,10 @@ import optax
 from jax import Array
 
 from npro_aif.batches import VECTORIZE_BELOW, join, rows, stack
-from npro_aif.checks import check_belief
+from npro_aif.checks import check_belief, check_beliefs, check_type
 from npro_aif.generic import GenericGuide
 from npro_aif.guides import TableGuide, TemporalGuide
-from npro_aif.language import Belief, check_horizon
+from npro_aif.language import Belief, check_horizon, default_horizon
 from npro_aif.limits import check_memory, thin
 from npro_aif.numerics import is_concrete
 from npro_aif.objectives import Active, Objective
@@ -52,9 +51,10 @@ class Planner:
         max_parameters: int | None = None,
     ):
         if max_horizon is not None:
-            check_horizon(max_horizon)
+            check_horizon(max_horizon, "max_horizon")
         if max_parameters is not None and max_parameters < 1:
             raise ValueError(f"max_parameters: found {max_parameters}, expected at least 1")
+        _check_arguments(guide, objective, solver)
         guide = TemporalGuide(model) if guide is None else guide
         self.model = model
         self.guide = guide if isinstance(guide, TableGuide) else GenericGuide(model, guide)
@@ -116,8 +116,14 @@ class Planner:
         :param horizon: how many steps to look ahead, the same for all.
         :param warm: the batched plan made one step earlier, to start from.
         """
+        if jnp.ndim(keys) != (1 if jnp.issubdtype(keys.dtype, jax.dtypes.prng_key) else 2):  # older keys are rows
+            raise ValueError(f"keys: found shape {jnp.shape(keys)}, expected several, as jax.random.split makes them")
+        check_type(beliefs, "beliefs")
         count = len(keys)
-        if jnp.ndim(beliefs.parameter) != 2 or len(beliefs.parameter) != count or len(beliefs.state) != count:
+        if (jnp.ndim(beliefs.parameter), jnp.ndim(beliefs.state)) != (2, 3) or {
+            len(beliefs.parameter),
+            len(beliefs.state),
+        } != {count}:
             raise ValueError(
                 f"beliefs: found arrays of shapes {jnp.shape(beliefs.parameter)} and {jnp.shape(beliefs.state)} for "
                 f"{count} keys, expected (B, Θ) and (B, Θ, X)"
@@ -126,6 +132,7 @@ class Planner:
         compiled = self._compiled(Belief(beliefs.parameter[0], beliefs.state[0]), horizon)
         if not is_concrete((beliefs, warm)):
             return jax.vmap(lambda key, belief, warm: self.solve(key, belief, horizon, warm))(keys, beliefs, warm)
+        check_beliefs(beliefs, compiled.program.signature)
         beliefs = jax.tree.map(np.asarray, self._thinned(beliefs))
         supports = [compiled.support(Belief(*row)) for row in zip(beliefs.parameter, beliefs.state, strict=True)]
         places: dict[int, list[int]] = {}
@@ -136,7 +143,8 @@ class Planner:
             group = [supports[i] for i in place]
             own = rows((keys, beliefs, warm), place)
             parts.append((np.asarray(place), compiled.plan_group(size, group, own[0], own[1], own[2], horizon)))
-        return join(parts)
+        plans = join(parts)
+        return trim(plans, horizon, axis=1) if is_concrete(horizon) else plans
 
     def _thinned(self, belief: Belief) -> Belief:
         """The belief, or each of a batch, with at most ``max_parameters`` parameters; a traced one as it is."""
@@ -155,15 +163,15 @@ class Planner:
 
     def _horizon(self, horizon: int | Array | None) -> int | Array:
         if horizon is None:
-            default = inspect.signature(self.model).parameters.get("horizon")
-            horizon = self.max_horizon or (default.default if default is not None else None)
-            if not isinstance(horizon, int):
-                raise ValueError("horizon: found None, expected a number of steps (the model declares no default)")
+            horizon = self.max_horizon or default_horizon(self.model)
         check_horizon(horizon)
         if self.max_horizon is None and is_concrete(horizon):
             self.max_horizon = int(horizon)
         if is_concrete(horizon) and self._any_horizon() and int(horizon) > self._max():
-            raise ValueError(f"horizon: found {horizon}, expected at most max_horizon={self.max_horizon}")
+            raise ValueError(
+                f"horizon: found {horizon}, expected at most max_horizon={self.max_horizon} (an argument of Planner; "
+                "without it, the first call's horizon)"
+            )
         return horizon
 
     def _max(self) -> int:
@@ -189,6 +197,16 @@ class Planner:
                     self.solver.check(Problem(world, self.guide, self.objective, num_steps))
                 self._solvers[key] = Compiled(self, program, num_steps)
             return self._solvers[key]
+
+
+def _check_arguments(guide: Any, objective: Any, solver: Any) -> None:
+    """Refuse what is in the wrong place, or a class where one of its instances is meant."""
+    if guide is not None and (isinstance(guide, type | Objective) or not callable(guide)):
+        raise ValueError(f"guide: found {guide!r}, expected a guide such as TemporalGuide(model), or a NumPyro guide")
+    if objective is not None and not isinstance(objective, Objective):
+        raise ValueError(f"objective: found {objective!r}, expected one such as aif.Active()")
+    if solver is not None and (isinstance(solver, type) or not hasattr(solver, "solve")):
+        raise ValueError(f"solver: found {solver!r}, expected one such as aif.CoordinateSolver()")
 
 
 class WarmStart(NamedTuple):
@@ -370,19 +388,23 @@ def _typed(belief: Belief, horizon: int | Array) -> tuple[Belief, Array]:
     return Belief(*map(typed, belief)), steps  # type: ignore[return-value]
 
 
-def trim(plan: Plan, horizon: int | Array) -> Plan:
-    """Leave out the rows beyond the horizon."""
+def trim(plan: Plan, horizon: int | Array, axis: int = 0) -> Plan:
+    """Leave out the rows beyond the horizon.
+
+    :param axis: which one is time: 1 in a batched plan.
+    """
     steps = int(horizon)
-    if plan.control.shape[0] == steps:
+    if plan.control.shape[axis] == steps:
         return plan
+
+    def rows(table: Array, count: int) -> Array:
+        """The first ones; sliced by NumPy where that is possible, as JAX would compile anew for every count."""
+        first = (slice(None),) * axis + (slice(count),)
+        return jnp.asarray(np.asarray(table)[first]) if is_concrete(table) else table[first]
+
     return plan._replace(
-        control=_rows(plan.control, steps),
-        policy=_rows(plan.policy, steps),
-        state=_rows(plan.state, steps + 1),
-        observation={name: _rows(table, steps) for name, table in plan.observation.items()},
+        control=rows(plan.control, steps),
+        policy=rows(plan.policy, steps),
+        state=rows(plan.state, steps + 1),
+        observation={name: rows(table, steps) for name, table in plan.observation.items()},
     )
-
-
-def _rows(table: Array, count: int) -> Array:
-    """The first rows; sliced by NumPy where that is possible, as JAX would compile anew for every count."""
-    return jnp.asarray(np.asarray(table)[:count]) if is_concrete(table) else table[:count]

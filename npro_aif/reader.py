@@ -67,13 +67,14 @@ class Reading(NamedTuple):
 class Reader(Messenger):
     """Runs the program with site values from ``value(kind, full_name, size)`` and records each site.
 
-    The rollout's step is called once, with ``t`` for its time.
+    The rollout's step is called once, with ``t`` for its time; the program was called with ``horizon``.
     """
 
-    def __init__(self, value: Callable[[str, str, int], Any], t: Any, reading: Reading):
+    def __init__(self, value: Callable[[str, str, int], Any], t: Any, horizon: Any, reading: Reading):
         super().__init__()
         self.value = value
         self.t = t
+        self.horizon = horizon
         self.reading = reading
         self._seen: set[str] = set()
 
@@ -141,10 +142,16 @@ class Reader(Messenger):
 
     def _rollout(self, step: Callable[[Any, Any], Any], carry: Any, horizon: Any) -> Any:
         check_horizon(horizon)
+        if is_concrete(horizon) and not is_concrete(self.horizon):
+            raise ModelError(
+                f"rollout: found {horizon} steps whatever the model's horizon is, expected its argument 'horizon'"
+            )
         if self.reading.carries:
             raise ModelError("rollout: found a second rollout, expected exactly one in a model")
         with clock(SLICE):
             after = step(carry, self.t)
+        if after is None:
+            raise ModelError("rollout: found that the step returns None, expected what the next step needs (return x)")
         self.reading.carries.append((carry, after))
         return after
 
@@ -179,7 +186,7 @@ def read(
     """
     reading = Reading([], [], [], []) if reading is None else reading
     # NumPyro's own validation would speak before the site is known; check_rows finds the same and names it.
-    with RUNNING, sensing(), Reader(value, t, reading), numpyro.validation_enabled(False):
+    with RUNNING, sensing(), Reader(value, t, horizon, reading), numpyro.validation_enabled(False):
         model(belief, horizon=horizon)
     if not reading.carries:
         raise ModelError("model: found no aif.rollout, expected exactly one")

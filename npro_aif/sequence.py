@@ -89,10 +89,12 @@ def digits(size: int, length: int) -> np.ndarray:
     return grid.reshape(length, -1).T
 
 
-def sequence_tables(world: World, length: int, floor: float = 0.0) -> SequenceTables:
+def sequence_tables(world: World, length: int, floor: float = 0.0, *, chosen: bool = False) -> SequenceTables:
     """What ``world`` says about sequences of ``length`` steps.
 
     :param floor: with unrestricted tables, probabilities of the model's factors are raised to this.
+    :param chosen: the first control is chosen, so that it tells nothing about x0 where its prior sees x0: ``origin``
+        and ``states`` are without p(u1|x0). Otherwise they are with it, as x0 is summed out of log p(u1,x1|θ).
     """
     signature = world.signature
     us, xs = digits(signature.num_controls, length), digits(signature.num_states, length)
@@ -108,7 +110,7 @@ def sequence_tables(world: World, length: int, floor: float = 0.0) -> SequenceTa
 
     raised = functools.partial(_raise_log, floor=floor)
     u, x = us[:, None, :], xs[None, :, :]
-    origin, plan_first, states_first = _first_step(world, floor)
+    origin, plan_first, states_first = _first_step(world, floor, chosen)
     free = world.control.shape[1] == 1
     plan = Steps(plan_first, jnp.zeros((1, 1, 1)))
     states = Steps(states_first, jnp.zeros((1, 1, 1)))
@@ -155,7 +157,7 @@ def _raise_log(log: Array, floor: float) -> Array:
     return jnp.maximum(log, jnp.log(floor)) if floor else finite(log)
 
 
-def _first_step(world: World, floor: float) -> tuple[Array, Array, Array]:
+def _first_step(world: World, floor: float, chosen: bool) -> tuple[Array, Array, Array]:
     """p(x0|x1,u1,θ) (Θ,U,X,X0); E[log p(u1|x0)] over it (Θ|1,U,X|1); and what of log p(u1,x1|θ) is left (Θ,U,X)."""
     raised = functools.partial(_raise_log, floor=floor)
     prior = time_slice(world.control, 0)  # (X|1, U)
@@ -163,7 +165,7 @@ def _first_step(world: World, floor: float) -> tuple[Array, Array, Array]:
     kernel = jnp.exp(world.state.at(0).table())  # (Θ|1, X|1, U|1, X')
     reach = jnp.exp(world.initial)[:, :, None, None] * kernel
     shape = (*world.initial.shape, world.control.shape[-1], world.initial.shape[1])
-    joint = jnp.broadcast_to(reach if free else reach * jnp.exp(prior)[None, :, :, None], shape)
+    joint = jnp.broadcast_to(reach if free or chosen else reach * jnp.exp(prior)[None, :, :, None], shape)
     joint = jnp.moveaxis(joint, 1, -1)  # (Θ, U, X', X0)
     total = joint.sum(-1)
     fallback = jnp.broadcast_to(jnp.exp(world.initial)[:, None, None, :], joint.shape)
@@ -172,7 +174,7 @@ def _first_step(world: World, floor: float) -> tuple[Array, Array, Array]:
         plan, log_total = raised(prior)[0][None, :, None], finite(safe_log(total))
         return origin, plan, raised(log_total + plan) - plan if floor else log_total
     plan = (origin * raised(prior).T[None, :, None, :]).sum(-1)
-    return origin, plan, raised(safe_log(total)) - plan
+    return origin, plan, finite(safe_log(total)) if chosen else raised(safe_log(total)) - plan
 
 
 def _first_moves(world: World, origin: Array) -> Array:

@@ -98,6 +98,9 @@ def flat_index(value: object, sites: tuple[Site, ...], what: str) -> int:
         missing = [site.name for site in sites if site.name not in value]
         if missing:
             raise ValueError(f"{what}: site '{missing[0]}' is missing, found {sorted(map(str, value))}")
+        unknown = [name for name in value if name not in {site.name for site in sites}]
+        if unknown:
+            raise ValueError(f"{what}: found {unknown[0]!r}, expected the sites {[site.name for site in sites]} only")
         numbers = [_checked(value[site.name], site.size, f"{what} '{site.name}'") for site in sites]
         return int(np.ravel_multi_index(tuple(numbers), tuple(site.size for site in sites)))
     return _checked(value, product(sites), what)

@@ -25,6 +25,7 @@ from npro_aif.checks import (
     check_against_scalars,
     check_belief,
     check_carry,
+    check_type,
     find_signature,
     run_scalars,
     scalar_runs,
@@ -224,6 +225,7 @@ def _slot(*key: Any) -> list[Program]:
 def program_of(model: Callable[..., Any], belief: Belief, horizon: int) -> Program:
     """:func:`compile_program`, remembered by model, shapes, precision and horizon."""
     check_horizon(horizon)
+    check_type(belief)
     slot = _slot(model, jnp.shape(belief.parameter), jnp.shape(belief.state), jnp.result_type(float), int(horizon))
     if not slot:
         slot.append(compile_program(model, belief, horizon))

@@ -124,7 +124,7 @@ def test_a_batch_starts_warm() -> None:
     before = own.batch(keys, together(beliefs), HORIZON)
     after = own.batch(keys, together(beliefs), HORIZON - 1, warm=before)
     for i, belief in enumerate(beliefs):
-        warm = own.solve(keys[i], belief, HORIZON - 1, warm=own.solve(keys[i], belief, HORIZON))
+        warm = own(keys[i], belief, HORIZON - 1, warm=own(keys[i], belief, HORIZON))
         assert_same_plan(row(after, i), warm)
 
 
