@@ -15,9 +15,10 @@ from jax import Array
 
 from npro_aif.beliefs import Filter
 from npro_aif.checks import check_belief
+from npro_aif.compiled import typed
 from npro_aif.language import Belief
 from npro_aif.plan import TIE_TOLERANCE, Plan
-from npro_aif.planner import Planner, trim, typed
+from npro_aif.planner import Planner, trim
 from npro_aif.reflex import Reflex
 from npro_aif.signature import split
 
