@@ -28,8 +28,8 @@ NAMES = {
     "vfe": "ours, all factors learned",
     "efe": "pymdp, Standard EFE",
     "sophisticated": "pymdp, Sophisticated",
-    "efe-jit": "… Standard EFE under our jit",
-    "sophisticated-jit": "… Sophisticated under our jit",
+    "efe-jit": "pymdp + jit, Standard EFE",
+    "sophisticated-jit": "pymdp + jit, Sophisticated",
 }
 METHODS = tuple(NAMES)
 JIT = "-jit"
