@@ -11,7 +11,7 @@ import optax
 import pytest
 
 import npro_aif as aif
-from npro_aif import batches, planner, support
+from npro_aif import batches, compiled, support
 from npro_aif.guides import TemporalGuide
 from npro_aif.support import Sizes, Support, realign
 from tests.layouts import HORIZON, THETA, ring, ring_belief
@@ -103,7 +103,7 @@ def test_sizes() -> None:
 )
 def test_a_batch_is_its_plans(solver: str, counts: tuple[int, ...], monkeypatch: pytest.MonkeyPatch) -> None:
     """Beliefs with supports of some sizes, the largest one by one; also what a plan rebuilds from its tables."""
-    monkeypatch.setattr(planner, "VECTORIZE_BELOW", 20 * 8 * 3)
+    monkeypatch.setattr(compiled, "VECTORIZE_BELOW", 20 * 8 * 3)
     own = planner_of(solver)
     beliefs = [ring_belief(count, seed) for seed, count in enumerate(counts)]
     keys = jax.random.split(jax.random.key(0), len(beliefs))

@@ -58,7 +58,7 @@ def check_both_evaluators(model: Any, belief: aif.Belief, horizon: int, guide: A
         assert_close(gradient[name], table, 1e-4, name)
 
 
-@pytest.mark.parametrize("guide", GUIDES)
+@pytest.mark.parametrize("guide", ["temporal", pytest.param("sequence", marks=pytest.mark.slow)])
 def test_the_tmaze(guide: str) -> None:
     check_both_evaluators(tmaze, initial_belief(), 2, GUIDES[guide](tmaze))
 

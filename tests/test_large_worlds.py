@@ -170,6 +170,7 @@ def test_many_sites_do_not_underflow(lower: Callable[[], None]) -> None:
     assert_close(found.parameter, expected / expected.sum(), 1e-5)
 
 
+@pytest.mark.slow
 def test_a_doorkey_episode_is_the_same(lower: Callable[[], None]) -> None:
     """An agent that acts: its beliefs and plans, without compiling anything on the way."""
     size, steps = 5, 6

@@ -30,7 +30,7 @@ def solve(**settings: Any) -> Plan:
     return planner(KEY, WORLD.belief())
 
 
-@pytest.mark.parametrize(("tol", "steps"), [(None, 10), (1e-3, STEPS)])
+@pytest.mark.parametrize(("tol", "steps"), [pytest.param(None, 10, marks=pytest.mark.slow), (1e-3, STEPS)])
 def test_the_start_with_the_lowest_free_energy_is_kept(tol: float | None, steps: int) -> None:
     """The first start is among the eight."""
     one, many = (solve(restarts=restarts, tol=tol, num_steps=steps) for restarts in (1, 8))
