@@ -151,7 +151,8 @@ class Filter:
         joint = jnp.exp(world.parameter)[:, None] * jnp.exp(world.initial)
 
         def push(joint: Array) -> Array:
-            return world.state.at(0).given(only).push(joint.T[None]).T
+            certain = jnp.ones((joint.shape[1], 1), joint.dtype)
+            return world.state.at(0).given(only).push(joint.T, certain).T
 
         joint = jax.lax.cond(control == UNMOVED, lambda joint: joint, push, joint)
         total = joint.sum()

@@ -82,8 +82,9 @@ class Dense:
         """Σ_{θ,x} weight(θ,x) p(y|x,θ), (Y,)."""
         return contract("k", (weight, "ix"), (self.probs, "ixk"))
 
-    def push(self, weight: Array) -> Array:
-        """Σ_{x,u} weight(u,x,θ) p(x'|x,u,θ), (X', Θ)."""
+    def push(self, before: Array, policy: Array) -> Array:
+        """Σ_{x,u} before(x,θ) policy(x,u) p(x'|x,u,θ), (X', Θ)."""
+        weight = policy.T[:, :, None] * before
         product = contract("ik", (weight, "uxi"), (self._onward(), "iuxk"))
         return jax.lax.optimization_barrier(product).T  # XLA would turn it round, and copy the table for that
 
@@ -178,8 +179,8 @@ class Index:
     def predict(self, weight: Array) -> Array:
         return self._outcomes(weight).sum(-1)
 
-    def push(self, weight: Array) -> Array:
-        return self._routing(*weight.shape[1:]).push(weight, self.size)
+    def push(self, before: Array, policy: Array) -> Array:
+        return self._routing(*before.shape).push(before, policy, self.size)
 
     def pull(self, value: Array) -> Array:
         return self._routing(self.index.shape[1], value.shape[1]).pull(value)

@@ -9,53 +9,112 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
 from npro_aif.layout import INSIDE, control_first, time_slice
 from npro_aif.numerics import is_concrete, neg_entropy, sum_last
 
 MOST_GROUPS = 4  # with more, looking every entry up is as fast
+MOST_BLOCKS = 8  # of controls that are looked at one after the other: more would take long to compile
 
 
-@functools.partial(jax.tree_util.register_dataclass, data_fields=("target", "group"), meta_fields=())
+class Mixed(NamedTuple):
+    """The moves of a block of controls at which parameters differ in where they lead."""
+
+    place: Array  # (R,) in a flat (u, x) table of the block
+    group: Array  # (T|1, R, Θ) the group of each θ there, or without T after at(t)
+
+
+@functools.partial(jax.tree_util.register_dataclass, data_fields=("target", "group", "mixed"), meta_fields=())
 @dataclass(frozen=True)
 class Rows:
-    """Groups of parameters with one outcome each, at every (u, x)."""
+    """Groups of parameters with one outcome each, at every (u, x); at most of them there is but one.
+
+    Controls go block by block (of one, where they are few), so that what is computed for a block, and for its
+    gradient, stays in the cache.
+    """
 
     target: Array  # (T|1, G, U|1, X|1) where each group leads, or without T after at(t)
-    group: Array | None  # (T|1, U|1, X|1, Θ) the group of each θ; None if there is but one
+    group: Array | None  # (T|1, U|1, X, Θ) the group of each θ; None if there is but one
+    mixed: tuple[Mixed, ...]  # of each block; the moves of all times
 
     def at(self, t: Array | int) -> Rows:
-        return Rows(time_slice(self.target, t), None if self.group is None else time_slice(self.group, t))
+        mixed = tuple(Mixed(place, time_slice(group, t)) for place, group in self.mixed)
+        return Rows(time_slice(self.target, t), None if self.group is None else time_slice(self.group, t), mixed)
 
     def select(self, theta: Array) -> Rows:
-        return Rows(self.target, None if self.group is None else jnp.take(self.group, theta, axis=-1))
+        if self.group is None:
+            return self
+        mixed = tuple(Mixed(place, jnp.take(group, theta, axis=-1)) for place, group in self.mixed)
+        return Rows(self.target, jnp.take(self.group, theta, axis=-1), mixed)
 
-    def push(self, weight: Array, size: int) -> Array:
-        """Σ_{u,x} weight(u,x,θ) [x' = where it leads], (X', Θ)."""
-        result = jnp.zeros((size, weight.shape[-1]), weight.dtype)
-        for g, target in enumerate(self.target):
-            part = weight if self.group is None else jnp.where(self.group == g, weight, 0.0)
-            place = jnp.broadcast_to(target, weight.shape[:2]).ravel()
-            result = result.at[place].add(part.reshape(-1, weight.shape[-1]), mode=INSIDE)
+    def push(self, before: Array, policy: Array, size: int) -> Array:
+        """Σ_{u,x} before(x,θ) policy(x,u) [x' = where it leads], (X', Θ)."""
+        num_groups, num_controls, _ = self.target.shape
+        num_states, num_parameters = before.shape
+        if num_controls == 1:  # where it leads does not depend on the control
+            policy = policy.sum(1, keepdims=True)
+        result = jnp.zeros((size, num_parameters), before.dtype)
+        for controls, (place, group) in zip(blocks(num_controls), self.mixed, strict=True):
+            probs = policy[:, controls]
+            first, *others = jnp.broadcast_to(
+                self.target[:, controls], (num_groups, probs.shape[1], num_states)
+            ).reshape(num_groups, -1)
+            part = probs.T[:, :, None] * before
+            if self.group is not None and len(place):
+                part = jnp.where(self.group[controls] == 0, part, 0.0)
+            result = result.at[first].add(part.reshape(-1, num_parameters), mode=INSIDE)
+            if len(place):
+                u, x = place // num_states, place % num_states
+                for g, target in enumerate(others, start=1):
+                    part = jnp.where(group == g, probs[x, u][:, None] * before[x], 0.0)
+                    result = result.at[target[place]].add(part, mode=INSIDE)
         return result
 
     def pull(self, value: Array) -> Array:
         """value(x', θ) at where each (u, x, θ) leads, (U|1, X|1, Θ)."""
-        first, *others = (value.at[target].get(mode=INSIDE) for target in self.target)
-        for g, part in enumerate(others, start=1):
-            first = jnp.where(self.group == g, part, first)
-        return first
+        found = []
+        for controls, (place, group) in zip(blocks(self.target.shape[1]), self.mixed, strict=True):
+            targets = self.target[:, controls]
+            first, *others = targets.reshape(len(targets), -1)
+            row = value.at[first].get(mode=INSIDE)
+            if len(place):
+                part = row[place]
+                for g, target in enumerate(others, start=1):
+                    part = jnp.where(group == g, value.at[target[place]].get(mode=INSIDE), part)
+                row = row.at[place].set(part, mode=INSIDE)
+            found.append(row.reshape(*targets.shape[1:], -1))
+        return jnp.concatenate(found)
 
     def spread(self, weight: Array) -> Array:
         """q(x) H[q(x'|x,u)] with θ summed out under the weight q(θ,x), (X, Θ): (U|1, X)."""
+        num_groups, num_controls, _ = self.target.shape
         if self.group is None:  # all θ agree on the next state: there is nothing to be uncertain of
             return jnp.zeros((1, len(weight)), weight.dtype)
-        parts = (sum_last(jnp.where(self.group == g, weight, 0.0)) for g in range(len(self.target)))
-        return neg_entropy(sum_last(weight)) - sum(neg_entropy(part) for part in parts)
+        found = []
+        for controls, (place, group) in zip(blocks(num_controls), self.mixed, strict=True):
+            row = jnp.zeros((controls.stop - controls.start) * len(weight), weight.dtype)
+            if len(place):
+                here = weight[place % len(weight)]
+                parts = (sum_last(jnp.where(group == g, here, 0.0)) for g in range(num_groups))
+                row = row.at[place].set(neg_entropy(sum_last(here)) - sum(map(neg_entropy, parts)), mode=INSIDE)
+            found.append(row.reshape(-1, len(weight)))
+        return jnp.concatenate(found)
+
+
+def blocks(num_controls: int) -> list[slice]:
+    """The controls in at most :data:`MOST_BLOCKS` parts of the same size, but for the last.
+
+    >>> blocks(2), blocks(20)[-1]
+    ([slice(0, 1, None), slice(1, 2, None)], slice(18, 20, None))
+    """
+    size = -(-num_controls // MOST_BLOCKS)
+    return [slice(start, min(start + size, num_controls)) for start in range(0, num_controls, size)]
 
 
 @functools.partial(
@@ -72,12 +131,13 @@ class Routes:
     def at(self, t: Array | int) -> Routes:
         return Routes(time_slice(self.place, t), time_slice(self.group, t), self.num_groups)
 
-    def push(self, weight: Array, size: int) -> Array:
+    def push(self, before: Array, policy: Array, size: int) -> Array:
         """As in :class:`Rows`."""
-        result = jnp.zeros(size * weight.shape[-1], weight.dtype)
-        for place, part in zip(jnp.broadcast_to(self.place, weight.shape), weight, strict=True):
-            result = result.at[place.ravel()].add(part.ravel(), mode=INSIDE)  # one by one is faster than at once
-        return result.reshape(size, weight.shape[-1])
+        result = jnp.zeros(size * before.shape[1], before.dtype)
+        places = jnp.broadcast_to(self.place, (policy.shape[1], *before.shape))
+        for place, probs in zip(places, policy.T, strict=True):  # one by one is faster than at once
+            result = result.at[place.ravel()].add((probs[:, None] * before).ravel(), mode=INSIDE)
+        return result.reshape(size, before.shape[1])
 
     def pull(self, value: Array) -> Array:
         """As in :class:`Rows`."""
@@ -93,16 +153,26 @@ class Routes:
 def find_rows(index: Array) -> Rows | None:
     """The groups of a transition's index table (T|1, Θ|1, X|1, U|1); None if they are many, or not known yet."""
     moves = control_first(index)
+    parts = blocks(moves.shape[1])
     if index.shape[1] == 1:
-        return Rows(moves[..., 0][:, None], None)
-    if not is_concrete(index):
+        none = Mixed(jnp.zeros(0, jnp.int32), jnp.zeros((1, 0, 1), jnp.int8))
+        return Rows(moves[..., 0][:, None], None, (none,) * len(parts))
+    if not is_concrete(index) or moves.shape[2] == 1:
         return None
     rank = _rank_last(moves)
     count = int(rank.max()) + 1
     if count > MOST_GROUPS:
         return None
     target = [jnp.where(rank == g, moves, 0).max(-1) for g in range(count)]
-    return Rows(jnp.stack(target, axis=1), rank.astype(jnp.int8))
+    group = rank.astype(jnp.int8)
+    return Rows(jnp.stack(target, axis=1), group, tuple(_mixed(group[:, part]) for part in parts))
+
+
+def _mixed(group: Array) -> Mixed:
+    """The moves of a block (T|1, U, X, Θ) at which parameters differ."""
+    place = np.flatnonzero(np.asarray((group > 0).any((0, 3))))
+    flat = group.reshape(len(group), -1, group.shape[-1])
+    return Mixed(jnp.asarray(place, jnp.int32), flat[:, place])
 
 
 def find_routes(index: Array, size: int, num_parameters: int, num_states: int) -> Routes:

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 from jax import Array
+from jax.ad_checkpoint import checkpoint_name
 
 from npro_aif.epistemic import EpistemicCosts, EpistemicPriors, epistemic_costs, epistemic_priors
 from npro_aif.kernels import Kernel
@@ -19,6 +20,8 @@ from npro_aif.layout import Evidence, contract, time_slice
 from npro_aif.numerics import divide, hold, mul_log, sum_last
 from npro_aif.objectives import Objective
 from npro_aif.world import World
+
+COSTS = "epistemic costs"  # what the gradient's forward pass keeps of a slice
 
 
 class TemporalPosterior(NamedTuple):
@@ -52,11 +55,6 @@ class Flow(NamedTuple):
         """q(x_{t-1}, u_t), (X, U)."""
         return sum_last(self.before)[:, None] * self.policy
 
-    @property
-    def joint(self) -> Array:
-        """q(u_t, θ, x_{t-1}), (U, X, Θ)."""
-        return self.policy.T[:, :, None] * self.before
-
 
 class Marginals(NamedTuple):
     """Marginals of a posterior; rows beyond the horizon repeat the last state and are zero elsewhere."""
@@ -75,8 +73,8 @@ def start(posterior: TemporalPosterior) -> Array:
 
 def flow(control: Array, state: Kernel, before: Array) -> Flow:
     """Push q(θ, x_{t-1}) through the policy's slice log q(u_t|x_{t-1}) (X, U) and the state kernel's slice."""
-    now = Flow(before, jnp.exp(control), before)
-    return now._replace(after=state.push(now.joint))
+    policy = jnp.exp(control)
+    return Flow(before, policy, state.push(before, policy))
 
 
 def slice_evidence(
@@ -182,8 +180,11 @@ def temporal_terms(world: World, posterior: TemporalPosterior, objective: Object
         if objective.epistemic:
             observation = {name: kernel.at(t) for name, kernel in posterior.observation.items()}
             costs = jax.tree.map(keep, slice_costs(now, state, observation, objective))
+            costs = checkpoint_name(costs, COSTS)
         return now.after, slice_terms(world, posterior, objective, t, now, costs)
 
+    # The gradient recomputes what a slice is made of, but for its costs: to keep it would cost more than to make it.
+    slice_ = jax.checkpoint(slice_, prevent_cse=False, policy=jax.checkpoint_policies.save_only_these_names(COSTS))
     _, per_step = scan_horizon(slice_, start(posterior), posterior.control.shape[0], world.horizon)
     terms = {name: values.sum() for name, values in per_step.items()}
     terms["complexity"] += parameter_complexity(world, posterior)

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from npro_aif.kernels import Dense, Index, Kernel
 from npro_aif.routing import MOST_GROUPS, Routes, Rows, find_routes, find_rows
 
-PARAMETERS, STATES, CONTROLS = 8, 7, 3
+PARAMETERS, STATES, CONTROLS = 8, 7, 19  # more controls than blocks
 TIMES = 2
 
 
@@ -43,20 +44,26 @@ def kernels(table: np.ndarray) -> dict[str, Kernel]:
 def test_every_form_moves_the_same_mass(outcomes: int, axes: str) -> None:
     table = moves(outcomes, axes)
     rng = np.random.default_rng(0)
-    weight = jnp.asarray(rng.random((CONTROLS, STATES, PARAMETERS)), jnp.float32)
+    before = jnp.asarray(rng.random((STATES, PARAMETERS)), jnp.float32)
+    policy = jnp.asarray(rng.random((STATES, CONTROLS)), jnp.float32)
     value = jnp.asarray(rng.random((STATES, PARAMETERS)), jnp.float32)
     mass = jnp.asarray(rng.random((STATES, PARAMETERS)), jnp.float32)
     full = np.broadcast_to(table[min(1, len(table) - 1)], (PARAMETERS, STATES, CONTROLS))
     pushed, pulled = np.zeros((STATES, PARAMETERS)), np.zeros((CONTROLS, STATES, PARAMETERS))
     flow = np.zeros((CONTROLS, STATES, STATES))
     for (theta, x, u), outcome in np.ndenumerate(full):
-        pushed[outcome, theta] += weight[u, x, theta]
+        pushed[outcome, theta] += before[x, theta] * policy[x, u]
         pulled[u, x, theta] = value[outcome, theta]
         flow[u, x, outcome] += mass[x, theta]
     share = flow / flow.sum(-1, keepdims=True)
     entropy = -(share * np.log(np.where(share > 0, share, 1))).sum(-1) * mass.sum(-1)
+    to_before = np.einsum("xu,uxi->xi", policy, pulled)  # what pushes are weighed with comes back as it is pulled
+    to_policy = np.einsum("xi,uxi->xu", before, pulled)
     for name, kernel in kernels(table).items():
-        np.testing.assert_allclose(kernel.push(weight), pushed, rtol=1e-5, err_msg=name)
+        found, gradient = jax.vjp(kernel.push, before, policy)
+        np.testing.assert_allclose(found, pushed, rtol=1e-5, err_msg=name)
+        for part, expected in zip(gradient(value), (to_before, to_policy), strict=True):
+            np.testing.assert_allclose(part, expected, rtol=1e-5, err_msg=name)
         spread = np.broadcast_to(kernel.spread(mass), entropy.shape)
         np.testing.assert_allclose(spread, entropy, atol=1e-5, err_msg=name)
         found = np.broadcast_to(kernel.pull(value), pulled.shape)
@@ -75,6 +82,8 @@ def test_few_outcomes_go_by_rows_and_many_by_routes() -> None:
 def test_selected_parameters_keep_their_groups() -> None:
     kernel = Index(jnp.asarray(moves(3)), STATES).prepared()
     theta = jnp.array([4, 1, 1])
-    weight = jnp.asarray(np.random.default_rng(0).random((CONTROLS, STATES, PARAMETERS)), jnp.float32)
-    everything = kernel.at(0).push(weight)
-    np.testing.assert_allclose(kernel.select(theta).at(0).push(weight[..., theta]), everything[:, theta], rtol=1e-6)
+    before = jnp.asarray(np.random.default_rng(0).random((STATES, PARAMETERS)), jnp.float32)
+    policy = jnp.asarray(np.random.default_rng(1).random((STATES, CONTROLS)), jnp.float32)
+    everything = kernel.at(0).push(before, policy)
+    found = kernel.select(theta).at(0).push(before[:, theta], policy)
+    np.testing.assert_allclose(found, everything[:, theta], rtol=1e-6)
