@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 import npro_aif
 from npro_aif.agent import Agent
 from npro_aif.episodes import Episode, effort, iterate_episodes
 from npro_aif.experiments.files import prepare, save_figure, store, stored, write_text
+from npro_aif.experiments.progress import EpisodeBar, bars
 from npro_aif.experiments.rows import EPISODES, QUICK_EPISODES, TABLES, Row, TableOfRows, quick_row
 from npro_aif.experiments.run import describe
 from npro_aif.experiments.summary import summarize
@@ -65,13 +65,12 @@ def make_table(table: TableOfRows, out: Path, *, episodes: int | None, quick: bo
     count = episodes or (QUICK_EPISODES if quick else EPISODES)[table.name]
     results: dict[str, dict[str, Any]] = {}
     rows = [(block.title, quick_row(row) if quick else row) for block in table.blocks for row in block.rows]
-    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
-    with Progress(*columns, console=console, transient=True) as progress:
+    with bars(console) as progress:
         all_rows = progress.add_task(f"{table.name}: rows", total=len(rows))
         for title, row in rows:
-            bar = progress.add_task(f"{title}, {row.label}: episodes", total=count)
-            results[row.name], how = make_row(row, count, out, lambda bar=bar: progress.advance(bar))  # type: ignore[misc]
-            progress.remove_task(bar)
+            bar = EpisodeBar(progress, f"{title}, {row.label}: episodes", count)
+            results[row.name], how = make_row(row, count, out, bar)
+            bar.remove()
             progress.advance(all_rows)
             console.print(f"{table.name} | {title} | {row.label}: {how}", highlight=False)
     console.print(rich_table(table, results))
@@ -84,13 +83,8 @@ def make_table(table: TableOfRows, out: Path, *, episodes: int | None, quick: bo
     return files + save_figure(picture(table, results), out / table.name)
 
 
-def make_row(
-    row: Row, episodes: int, out: Path, advance: Callable[[], None] = lambda: None
-) -> tuple[dict[str, Any], str]:
-    """The content of a row's file, and in a few words how it came about.
-
-    :param advance: called after every episode.
-    """
+def make_row(row: Row, episodes: int, out: Path, bar: EpisodeBar) -> tuple[dict[str, Any], str]:
+    """The content of a row's file, and in a few words how it came about."""
     path, unfinished = out / "rows" / f"{row.name}.json", out / "unfinished" / row.name
     task = make_task(row.task, preference=row.preference, paper=row.settings.paper)
     chosen = row_settings(task, row, episodes)
@@ -102,7 +96,9 @@ def make_row(
         prepare(row.task, row.settings, row.preference)
     except SettingsError as error:
         return {"missing": str(error)}, f"left out: {error}"
-    summary = play(row, episodes, advance, _solutions(unfinished, chosen))
+    solutions = _solutions(unfinished, chosen)
+    bar.watch(solutions)
+    summary = play(row, episodes, bar.advance, solutions)
     result = store(path, chosen, {"summary": summary})
     shutil.rmtree(unfinished, ignore_errors=True)
     took = f"{episodes} episodes, {summary['compile_seconds']:.0f} s compiling, "

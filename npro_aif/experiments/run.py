@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from npro_aif.episodes import Episode, effort, iterate_episodes
+from npro_aif.experiments.progress import EpisodeBar, bars
 from npro_aif.experiments.summary import summarize, table
 from npro_aif.experiments.tasks import (
     Settings,
@@ -63,13 +63,13 @@ def run(
     ended: list[Episode] = []
     interrupted = False
     seeds = range(settings.seed, settings.seed + episodes)
-    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
-    with Progress(*columns, console=console, transient=True) as progress:
-        bar = progress.add_task("episodes", total=episodes)
+    with bars(console) as progress:
+        bar = EpisodeBar(progress, "episodes", episodes)
+        bar.watch(solutions)
         try:
             for episode in iterate_episodes(task.environment, agent, seeds, solutions=solutions):
                 ended.append(episode)
-                progress.advance(bar)
+                bar.advance()
         except KeyboardInterrupt:
             interrupted = True
     ended.sort(key=lambda episode: episode.seed)

@@ -1,0 +1,60 @@
+"""Progress on the terminal: a bar over the episodes that have ended, and how many decisions were made.
+
+Episodes in step end nearly together, and a single one by SVI may take an hour: the decisions show that it goes on.
+"""
+
+from __future__ import annotations
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    Task,
+    TextColumn,
+    TimeElapsedColumn,
+)
+from rich.text import Text
+
+from npro_aif.solutions import Solutions
+
+
+class DecisionsColumn(ProgressColumn):
+    """The decisions that the solutions of a bar have counted."""
+
+    def render(self, task: Task) -> Text:
+        solutions: Solutions | None = task.fields.get("solutions")
+        return Text("" if solutions is None else f"{solutions.decisions} decisions")
+
+
+def bars(console: Console) -> Progress:
+    """A display for bars, gone when it is left."""
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        DecisionsColumn(),
+        TimeElapsedColumn(),
+    )
+    return Progress(*columns, console=console, transient=True)
+
+
+class EpisodeBar:
+    """The bar of one run of episodes."""
+
+    def __init__(self, progress: Progress, title: str, episodes: int):
+        self.progress = progress
+        self._task = progress.add_task(title, total=episodes)
+
+    def watch(self, solutions: Solutions) -> None:
+        """Show the decisions that these solutions count."""
+        self.progress.update(self._task, solutions=solutions)
+
+    def advance(self) -> None:
+        """One more episode has ended."""
+        self.progress.advance(self._task)
+
+    def remove(self) -> None:
+        """The run is over."""
+        self.progress.remove_task(self._task)
