@@ -24,87 +24,80 @@ MOST_BLOCKS = 8  # of controls that are looked at one after the other: more woul
 
 
 class Mixed(NamedTuple):
-    """The moves of a block of controls at which parameters differ in where they lead."""
+    """The moves at which parameters differ in where they lead: in a large world far fewer than all."""
 
-    place: Array  # (R,) in a flat (u, x) table of the block
+    place: Array  # (R,) in a flat (U|1, X) table; those of all times
     group: Array  # (T|1, R, Θ) the group of each θ there, or without T after at(t)
 
 
 @functools.partial(jax.tree_util.register_dataclass, data_fields=("target", "group", "mixed"), meta_fields=())
 @dataclass(frozen=True)
 class Rows:
-    """Groups of parameters with one outcome each, at every (u, x); at most of them there is but one.
-
-    Controls go block by block (of one, where they are few), so that what is computed for a block, and for its
-    gradient, stays in the cache.
-    """
+    """Groups of parameters with one outcome each, at every (u, x); at most of them there is but one group."""
 
     target: Array  # (T|1, G, U|1, X|1) where each group leads, or without T after at(t)
     group: Array | None  # (T|1, U|1, X, Θ) the group of each θ; None if there is but one
-    mixed: tuple[Mixed, ...]  # of each block; the moves of all times
+    mixed: Mixed | None  # where there are several
 
     def at(self, t: Array | int) -> Rows:
-        mixed = tuple(Mixed(place, time_slice(group, t)) for place, group in self.mixed)
-        return Rows(time_slice(self.target, t), None if self.group is None else time_slice(self.group, t), mixed)
+        if self.group is None or self.mixed is None:
+            return Rows(time_slice(self.target, t), None, None)
+        mixed = Mixed(self.mixed.place, time_slice(self.mixed.group, t))
+        return Rows(time_slice(self.target, t), time_slice(self.group, t), mixed)
 
     def select(self, theta: Array) -> Rows:
-        if self.group is None:
+        if self.group is None or self.mixed is None:
             return self
-        mixed = tuple(Mixed(place, jnp.take(group, theta, axis=-1)) for place, group in self.mixed)
+        mixed = Mixed(self.mixed.place, jnp.take(self.mixed.group, theta, axis=-1))
         return Rows(self.target, jnp.take(self.group, theta, axis=-1), mixed)
 
     def push(self, before: Array, policy: Array, size: int) -> Array:
-        """Σ_{u,x} before(x,θ) policy(x,u) [x' = where it leads], (X', Θ)."""
-        num_groups, num_controls, _ = self.target.shape
+        """Σ_{u,x} before(x,θ) policy(x,u) [x' = where it leads], (X', Θ).
+
+        Controls go block by block, so that what is computed for a block, and for its gradient, stays in the cache.
+        """
         num_states, num_parameters = before.shape
-        if num_controls == 1:  # where it leads does not depend on the control
+        if self.target.shape[1] == 1:  # where it leads does not depend on the control
             policy = policy.sum(1, keepdims=True)
+        targets = jnp.broadcast_to(self.target, (*self.target.shape[:2], num_states))
+        first, *others = targets.reshape(len(targets), -1)
+        chosen = policy.T.ravel()
         result = jnp.zeros((size, num_parameters), before.dtype)
-        for controls, (place, group) in zip(blocks(num_controls), self.mixed, strict=True):
-            probs = policy[:, controls]
-            first, *others = jnp.broadcast_to(
-                self.target[:, controls], (num_groups, probs.shape[1], num_states)
-            ).reshape(num_groups, -1)
-            part = probs.T[:, :, None] * before
-            if self.group is not None and len(place):
-                part = jnp.where(self.group[controls] == 0, part, 0.0)
-            result = result.at[first].add(part.reshape(-1, num_parameters), mode=INSIDE)
-            if len(place):
-                u, x = place // num_states, place % num_states
-                for g, target in enumerate(others, start=1):
-                    part = jnp.where(group == g, probs[x, u][:, None] * before[x], 0.0)
-                    result = result.at[target[place]].add(part, mode=INSIDE)
+        for controls in blocks(policy.shape[1]):
+            rows = slice(controls.start * num_states, controls.stop * num_states)
+            part = chosen[rows, None] * jnp.concatenate([before] * (controls.stop - controls.start))
+            if self.group is not None:
+                part = jnp.where(self.group.reshape(-1, num_parameters)[rows] == 0, part, 0.0)
+            result = result.at[first[rows]].add(part, mode=INSIDE)
+        if self.mixed is not None:
+            place, group = self.mixed
+            part = chosen[place, None] * before[place % num_states]
+            for g, target in enumerate(others, start=1):
+                result = result.at[target[place]].add(jnp.where(group == g, part, 0.0), mode=INSIDE)
         return result
 
     def pull(self, value: Array) -> Array:
         """value(x', θ) at where each (u, x, θ) leads, (U|1, X|1, Θ)."""
-        found = []
-        for controls, (place, group) in zip(blocks(self.target.shape[1]), self.mixed, strict=True):
-            targets = self.target[:, controls]
-            first, *others = targets.reshape(len(targets), -1)
-            row = value.at[first].get(mode=INSIDE)
-            if len(place):
-                part = row[place]
-                for g, target in enumerate(others, start=1):
-                    part = jnp.where(group == g, value.at[target[place]].get(mode=INSIDE), part)
-                row = row.at[place].set(part, mode=INSIDE)
-            found.append(row.reshape(*targets.shape[1:], -1))
-        return jnp.concatenate(found)
+        first, *others = self.target
+        found = value.at[first.ravel()].get(mode=INSIDE)
+        if self.mixed is not None:
+            place, group = self.mixed
+            part = found[place]
+            for g, target in enumerate(others, start=1):
+                part = jnp.where(group == g, value.at[target.ravel()[place]].get(mode=INSIDE), part)
+            found = found.at[place].set(part, mode=INSIDE)
+        return found.reshape(*first.shape, -1)
 
     def spread(self, weight: Array) -> Array:
         """q(x) H[q(x'|x,u)] with θ summed out under the weight q(θ,x), (X, Θ): (U|1, X)."""
-        num_groups, num_controls, _ = self.target.shape
-        if self.group is None:  # all θ agree on the next state: there is nothing to be uncertain of
+        if self.mixed is None:  # all θ agree on the next state: there is nothing to be uncertain of
             return jnp.zeros((1, len(weight)), weight.dtype)
-        found = []
-        for controls, (place, group) in zip(blocks(num_controls), self.mixed, strict=True):
-            row = jnp.zeros((controls.stop - controls.start) * len(weight), weight.dtype)
-            if len(place):
-                here = weight[place % len(weight)]
-                parts = (sum_last(jnp.where(group == g, here, 0.0)) for g in range(num_groups))
-                row = row.at[place].set(neg_entropy(sum_last(here)) - sum(map(neg_entropy, parts)), mode=INSIDE)
-            found.append(row.reshape(-1, len(weight)))
-        return jnp.concatenate(found)
+        place, group = self.mixed
+        here = weight[place % len(weight)]
+        parts = (sum_last(jnp.where(group == g, here, 0.0)) for g in range(len(self.target)))
+        found = jnp.zeros(self.target.shape[1] * len(weight), weight.dtype)
+        found = found.at[place].set(neg_entropy(sum_last(here)) - sum(map(neg_entropy, parts)), mode=INSIDE)
+        return found.reshape(-1, len(weight))
 
 
 def blocks(num_controls: int) -> list[slice]:
@@ -153,10 +146,8 @@ class Routes:
 def find_rows(index: Array) -> Rows | None:
     """The groups of a transition's index table (T|1, Θ|1, X|1, U|1); None if they are many, or not known yet."""
     moves = control_first(index)
-    parts = blocks(moves.shape[1])
     if index.shape[1] == 1:
-        none = Mixed(jnp.zeros(0, jnp.int32), jnp.zeros((1, 0, 1), jnp.int8))
-        return Rows(moves[..., 0][:, None], None, (none,) * len(parts))
+        return Rows(moves[..., 0][:, None], None, None)
     if not is_concrete(index) or moves.shape[2] == 1:
         return None
     rank = _rank_last(moves)
@@ -165,14 +156,9 @@ def find_rows(index: Array) -> Rows | None:
         return None
     target = [jnp.where(rank == g, moves, 0).max(-1) for g in range(count)]
     group = rank.astype(jnp.int8)
-    return Rows(jnp.stack(target, axis=1), group, tuple(_mixed(group[:, part]) for part in parts))
-
-
-def _mixed(group: Array) -> Mixed:
-    """The moves of a block (T|1, U, X, Θ) at which parameters differ."""
-    place = np.flatnonzero(np.asarray((group > 0).any((0, 3))))
-    flat = group.reshape(len(group), -1, group.shape[-1])
-    return Mixed(jnp.asarray(place, jnp.int32), flat[:, place])
+    place = np.flatnonzero(np.asarray((rank > 0).any((0, 3))))
+    mixed = Mixed(jnp.asarray(place, jnp.int32), group.reshape(len(group), -1, group.shape[-1])[:, place])
+    return Rows(jnp.stack(target, axis=1), group, mixed)
 
 
 def find_routes(index: Array, size: int, num_parameters: int, num_states: int) -> Routes:
