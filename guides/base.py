@@ -65,8 +65,7 @@ class TableGuide(ABC):
         world = self.world(self.model, belief, horizon)
         self.check(world, int(horizon))
         params = {
-            name: numpyro.param(name, initial)
-            for name, (_, initial) in self.parameters(world, int(horizon)).items()
+            name: numpyro.param(name, initial) for name, (_, initial) in self.parameters(world, int(horizon)).items()
         }
         self.draw(world, self.posterior(world, params, int(horizon)), int(horizon))
 

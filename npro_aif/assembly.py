@@ -141,9 +141,7 @@ def assemble(reading: Reading, signature: Signature, num_steps: int, horizon: Ar
     )
 
 
-def _lay(
-    table: Array, name: str, kind: str, *, outcome: bool, signature: Signature, sizes: dict[int, int]
-) -> Array:
+def _lay(table: Array, name: str, kind: str, *, outcome: bool, signature: Signature, sizes: dict[int, int]) -> Array:
     """Check the axes of a recorded table and order them (t, θ, x, u, x'[, outcome])."""
     ndim = len(sizes)
     batch = table.shape[: table.ndim - outcome]

@@ -58,9 +58,7 @@ def _at(values: Mapping[str, Array], sites: tuple[Site, ...], t: int) -> Array:
     return join({site.name: values[f"{site.name}_{t}"] for site in sites}, sites)
 
 
-def _temporal_factors(
-    priors: EpistemicPriors, signature: Signature, values: Mapping[str, Array], horizon: int
-) -> None:
+def _temporal_factors(priors: EpistemicPriors, signature: Signature, values: Mapping[str, Array], horizon: int) -> None:
     for t in range(1, horizon + 1):
         u, x = _at(values, signature.control, t), _at(values, signature.state, t)
         numpyro.factor(f"epistemic_u_{t}", priors.control[t - 1][u])
@@ -69,9 +67,7 @@ def _temporal_factors(
         numpyro.factor(f"epistemic_y_{t}", sum(table[t - 1][x, seen[k]] for k, table in priors.observation.items()))
 
 
-def _sequence_factors(
-    priors: EpistemicPriors, signature: Signature, values: Mapping[str, Array], horizon: int
-) -> None:
+def _sequence_factors(priors: EpistemicPriors, signature: Signature, values: Mapping[str, Array], horizon: int) -> None:
     def flat(sites: tuple[Site, ...], size: int) -> Any:
         index: Any = 0
         for t in range(1, horizon + 1):

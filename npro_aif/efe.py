@@ -134,5 +134,3 @@ def _under_model(tables: SequenceTables) -> tuple[Array, ...]:
     num_plans, whole = len(tables.controls), map(tables.whole, (tables.plan, tables.states, tables.moves))
     per_plan = [jnp.moveaxis(jnp.broadcast_to(t, (t.shape[0], num_plans, t.shape[2])), 1, 0) for t in whole]
     return jax.lax.map(one, tuple(per_plan))
-
-

@@ -145,9 +145,11 @@ def iterate_episodes(
         return
     one = makes() if makes is not None else env
     for seed in seeds:
-        yield from _in_step([one], agent, [seed], solutions) if isinstance(agent, Agent) else [
-            _alone(one, agent, seed, solutions)
-        ]
+        yield from (
+            _in_step([one], agent, [seed], solutions)
+            if isinstance(agent, Agent)
+            else [_alone(one, agent, seed, solutions)]
+        )
 
 
 def tie_key(seed: int) -> jax.Array:
@@ -234,9 +236,7 @@ def _solve(agents: list[Agent], solutions: Solutions) -> list[np.ndarray]:
     """q(u_1) for each agent's next problem; those that were not solved before are solved together, each once."""
     first = agents[0]  # copies of one agent at one step differ in their beliefs only
     beliefs = {id(own.belief): own.belief for own in agents}
-    names = {
-        key: fingerprint(belief, first.steps_ahead(), first.seed, first.step) for key, belief in beliefs.items()
-    }
+    names = {key: fingerprint(belief, first.steps_ahead(), first.seed, first.step) for key, belief in beliefs.items()}
     fresh = {names[key]: belief for key, belief in beliefs.items() if names[key] not in solutions}
     if fresh:
         with solutions.clock():

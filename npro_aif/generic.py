@@ -300,4 +300,3 @@ class GenericGuide(TableGuide):
 
 def _belief(world: World) -> Belief:
     return Belief(jnp.exp(world.parameter), jnp.exp(world.initial))
-

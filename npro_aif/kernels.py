@@ -129,9 +129,7 @@ class Dense:
         return Evidence(predicted, novelty, ambiguity)
 
 
-@functools.partial(
-    jax.tree_util.register_dataclass, data_fields=("index", "routing"), meta_fields=("size",)
-)
+@functools.partial(jax.tree_util.register_dataclass, data_fields=("index", "routing"), meta_fields=("size",))
 @dataclass(frozen=True)
 class Index:
     """A deterministic kernel: the outcome itself, one integer for each given."""

@@ -70,9 +70,7 @@ class DeterministicCategorical(dist.Distribution):
 
     def __init__(self, index: ArrayLike, num_categories: int, *, validate_args: bool | None = None):
         if not jnp.issubdtype(jnp.result_type(index), jnp.integer):
-            raise ModelError(
-                f"DeterministicCategorical: index must be integers, found {jnp.result_type(index)}"
-            )
+            raise ModelError(f"DeterministicCategorical: index must be integers, found {jnp.result_type(index)}")
         if is_concrete(index) and np.size(index):
             low, high = int(np.min(np.asarray(index))), int(np.max(np.asarray(index)))
             if low < 0 or high >= num_categories:

@@ -103,9 +103,7 @@ class Planner:
         start = compiled.warm_start(support, warm)
         return compiled, (compiled.program.fixed, support, belief, horizon, rng_key, start)
 
-    def batch(
-        self, keys: Array, beliefs: Belief, horizon: int | Array | None = None, warm: Plan | None = None
-    ) -> Plan:
+    def batch(self, keys: Array, beliefs: Belief, horizon: int | Array | None = None, warm: Plan | None = None) -> Plan:
         """Plan from many beliefs at once: every array of the plan gets a leading batch axis.
 
         Beliefs with supports of one size are planned together, so that one with many parameters does not make the

@@ -123,9 +123,7 @@ class Reader(Messenger):
         self.reading.factors.append(Factor(name.removesuffix(suffix), log))
         self.reading.order.append(name.removesuffix(suffix))
 
-    def _joint(
-        self, kind: str, sizes: Mapping[str, int], probs: Any, labels: Mapping[str, Any]
-    ) -> dict[str, Any]:
+    def _joint(self, kind: str, sizes: Mapping[str, int], probs: Any, labels: Mapping[str, Any]) -> dict[str, Any]:
         names = tuple(sizes)
         probs = jnp.asarray(probs)
         all_labels = tuple(tuple(labels[n]) if n in labels else None for n in names)

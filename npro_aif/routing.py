@@ -110,9 +110,7 @@ def blocks(num_controls: int) -> list[slice]:
     return [slice(start, min(start + size, num_controls)) for start in range(0, num_controls, size)]
 
 
-@functools.partial(
-    jax.tree_util.register_dataclass, data_fields=("place", "group"), meta_fields=("num_groups",)
-)
+@functools.partial(jax.tree_util.register_dataclass, data_fields=("place", "group"), meta_fields=("num_groups",))
 @dataclass(frozen=True)
 class Routes:
     """Every (u, x, θ) by itself."""

@@ -147,9 +147,7 @@ def sequence_tables(world: World, length: int, floor: float = 0.0, *, chosen: bo
         origin=origin,
         controls=jax.nn.one_hot(us, signature.num_controls),
         places=jax.nn.one_hot(xs, signature.num_states),
-        sights={
-            name: jax.nn.one_hot(site, size) for name, site, size in zip(names, sites, sizes, strict=True)
-        },
+        sights={name: jax.nn.one_hot(site, size) for name, site, size in zip(names, sites, sizes, strict=True)},
     )
 
 

@@ -53,9 +53,7 @@ def row(plan: aif.Plan, i: int) -> aif.Plan:
 def test_pruned_and_unpruned_plans_are_the_same(objective: Any, monkeypatch: pytest.MonkeyPatch, x64: None) -> None:
     belief = ring_belief(3)
     guide = TemporalGuide(MODEL, learn=("control", "state", "observation"))  # q(θ) starts at random, of K numbers
-    pruned, whole = (
-        aif.Planner(MODEL, guide, objective, SOLVERS["coordinate"], max_horizon=HORIZON) for _ in range(2)
-    )
+    pruned, whole = (aif.Planner(MODEL, guide, objective, SOLVERS["coordinate"], max_horizon=HORIZON) for _ in range(2))
     plan = pruned(jax.random.key(0), belief)
     assert plan.theta.shape == (4,)
     monkeypatch.setattr(support, "PRUNE_FROM", 10**9)

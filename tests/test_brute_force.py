@@ -85,9 +85,7 @@ def combinations(random: RandomWorld, world: Any, group: list[Case], tables: lis
         correction, normalizer = terms.pop("correction"), terms.pop("normalizer")
         raw = sum(terms.values())
         normalised = raw + normalizer
-        return jnp.stack(
-            [marginal, marginal + correction, raw, raw + correction, normalised, normalised + correction]
-        )
+        return jnp.stack([marginal, marginal + correction, raw, raw + correction, normalised, normalised + correction])
 
     posteriors = [posterior_of(random, world, case, q) for case, q in zip(group, tables, strict=True)]
     return jax.vmap(one)(stack(posteriors))

@@ -72,9 +72,7 @@ def _centres(cells: np.ndarray, size: int) -> np.ndarray:
     return np.stack([column, row], -1) + 1
 
 
-def _draw_belief(
-    axes: Axes, site: str, belief: np.ndarray, centres: np.ndarray, half: np.ndarray, colour: str
-) -> None:
+def _draw_belief(axes: Axes, site: str, belief: np.ndarray, centres: np.ndarray, half: np.ndarray, colour: str) -> None:
     """Half tiles whose opacity is the probability, with a scale beside the frame."""
     shown = belief > 0
     if not shown.any():

@@ -166,9 +166,7 @@ def _depending(table: np.ndarray, own: int | None = None, controls: int = 0) -> 
     return np.moveaxis(kept, -1, 0), needed
 
 
-def _transitions(
-    tables: Tables, sites: tuple[Site, ...], factors: Factors
-) -> tuple[list[np.ndarray], list[list[int]]]:
+def _transitions(tables: Tables, sites: tuple[Site, ...], factors: Factors) -> tuple[list[np.ndarray], list[list[int]]]:
     signature, sizes = tables.signature, tuple(site.size for site in sites)
     if factors == "joint":  # θ stays as it is
         moves = np.einsum("ixuk,ij->xiukj", tables.transition, np.eye(signature.num_parameters))

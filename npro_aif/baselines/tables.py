@@ -65,9 +65,7 @@ def dense_tables(model: Callable[..., Any], belief: Belief, horizon: int, *, sen
     world = program_of(model, belief, horizon).world(belief, horizon)
     needed = table_bytes(world)
     if needed > MAX_BYTES:
-        raise TooLarge(
-            f"model: its dense tables would take {in_words(needed)}, expected at most {in_words(MAX_BYTES)}"
-        )
+        raise TooLarge(f"model: its dense tables would take {in_words(needed)}, expected at most {in_words(MAX_BYTES)}")
     signature = world.signature
     theta, x, u = signature.num_parameters, signature.num_states, signature.num_controls
     kernels = world.observation | world.sensor

@@ -49,6 +49,7 @@ def test_studies_are_drawn_from_files_that_are_made_once(tmp_path: Path, monkeyp
 
     monkeypatch.setattr(convergence, "study_maze", study)
     monkeypatch.setattr(convergence, "study_rewards", rewards)
+
     def save(figure: Figure, path: Path) -> list[Path]:
         assert all(axes.lines or axes.collections for axes in figure.axes)
         return [path]

@@ -45,9 +45,7 @@ def check_kernels(solver: Any, objective: Objective) -> None:
 OTHERS = [(solver, objective) for solver in (COORDINATE, SVI) for objective in (aif.Marginal(), aif.Planning())]
 
 
-@pytest.mark.parametrize(
-    "solver", [COORDINATE, pytest.param(SVI, marks=pytest.mark.slow)], ids=["coordinate", "svi"]
-)
+@pytest.mark.parametrize("solver", [COORDINATE, pytest.param(SVI, marks=pytest.mark.slow)], ids=["coordinate", "svi"])
 def test_indices_and_rows(solver: Any) -> None:
     """With the objective that has every term."""
     check_kernels(solver, aif.Active())
