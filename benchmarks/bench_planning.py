@@ -26,8 +26,8 @@ from rich.table import Table
 
 import npro_aif as aif
 from npro_aif.guides import TemporalGuide
+from npro_aif.inference.objectives import Objective
 from npro_aif.models import doorkey, reactivity_maze
-from npro_aif.objectives import Objective
 
 ADAM_STEPS, LEARNING_RATE = 1000, 0.05
 SWEEPS = 8  # of a DoorKey decision

@@ -1,7 +1,7 @@
 """The sequence guide's loss on the T-maze at T = 4, value and gradient, against a dense loss written by hand.
 
 The hand-written loss is what one would write for this maze alone: precomputed tables of log p, ``log_softmax``,
-reshapes and sums, and no ``npro_aif.sequence``. Both run in this process in turns (A, B, A, B, …), in float32, with
+reshapes and sums, and no ``npro_aif.inference.sequence``. Both run in this process in turns (A, B, A, B, …), in float32, with
 their tables as arguments; a row shows the lowest tenth of the times (what else runs on the machine only adds), and is
 refused where values or gradients differ.
 
@@ -27,8 +27,8 @@ from rich.table import Table
 
 import npro_aif as aif
 from npro_aif.guides import SequenceGuide
+from npro_aif.inference.objectives import Objective
 from npro_aif.models import tmaze as maze
-from npro_aif.objectives import Objective
 
 HORIZON = 4
 NUM_PARAMETERS = 180_256

@@ -12,11 +12,11 @@ import numpyro
 from jax import Array
 
 from npro_aif.errors import GuideError
+from npro_aif.inference.objectives import Objective
+from npro_aif.inference.posterior import Posterior
 from npro_aif.language import Belief, default_horizon
-from npro_aif.objectives import Objective
-from npro_aif.posterior import Posterior
-from npro_aif.signature import Site
-from npro_aif.world import World, program_of
+from npro_aif.program.program import World, program_of
+from npro_aif.program.signature import Site
 
 Initial = Callable[[Array], Array]  # key → the first value of a parameter
 

@@ -12,12 +12,12 @@ from jax import Array
 
 from npro_aif.errors import GuideError
 from npro_aif.guides.base import Initial, TableGuide, named, sizes
+from npro_aif.inference.objectives import Objective
+from npro_aif.inference.sequence import FLOOR, SequencePosterior, SequenceTables, sequence_tables
 from npro_aif.language import chain
-from npro_aif.numerics import NEVER, is_concrete
-from npro_aif.objectives import Objective
-from npro_aif.sequence import FLOOR, SequencePosterior, SequenceTables, sequence_tables
-from npro_aif.signature import Site, join
-from npro_aif.world import World
+from npro_aif.program.program import World
+from npro_aif.program.signature import Site, join
+from npro_aif.tables.numerics import NEVER, is_concrete
 
 MAX_PARAMETERS = 4_000_000  # a step on tables beyond this takes over 30 ms, and T + 1 would not fit at all
 

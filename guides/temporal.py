@@ -14,12 +14,12 @@ import jax.numpy as jnp
 from jax import Array
 
 from npro_aif.guides.base import Initial, TableGuide, lookup, named, sizes
-from npro_aif.kernels import Dense, Index, Kernel
+from npro_aif.inference.temporal import TemporalPosterior
 from npro_aif.language import DeterministicCategorical, chain
-from npro_aif.numerics import masked_log_softmax
-from npro_aif.signature import Site, join, split
-from npro_aif.temporal import TemporalPosterior
-from npro_aif.world import World
+from npro_aif.program.program import World
+from npro_aif.program.signature import Site, join, split
+from npro_aif.tables.kernels import Dense, Index, Kernel
+from npro_aif.tables.numerics import masked_log_softmax
 
 FACTORS = ("parameter", "control", "state", "observation")
 

@@ -5,12 +5,13 @@ solver, and get a :class:`Plan`: an exact posterior over controls, states, obser
 """
 
 from npro_aif import guides
-from npro_aif.agent import Agent
-from npro_aif.augmented import augmented
-from npro_aif.beliefs import update_belief
-from npro_aif.efe import ExpectedFreeEnergy, expected_free_energy
-from npro_aif.episodes import Episode, Outcomes, run_episodes
+from npro_aif.acting.agent import Agent
+from npro_aif.acting.episodes import Episode, Outcomes, run_episodes
+from npro_aif.acting.filter import update_belief
 from npro_aif.errors import GuideError, ImpossibleObservation, ModelError
+from npro_aif.inference.augmented import augmented
+from npro_aif.inference.efe import ExpectedFreeEnergy, expected_free_energy
+from npro_aif.inference.objectives import Active, Marginal, Planning
 from npro_aif.language import (
     Belief,
     DeterministicCategorical,
@@ -23,9 +24,8 @@ from npro_aif.language import (
     rollout,
     state,
 )
-from npro_aif.objectives import Active, Marginal, Planning
-from npro_aif.plan import Plan
-from npro_aif.planner import Planner
+from npro_aif.planning.plan import Plan
+from npro_aif.planning.planner import Planner
 from npro_aif.solvers import CoordinateSolver, SVISolver
 
 __version__ = "0.1.0"

@@ -2,7 +2,7 @@
 
 A model is an ordinary NumPyro program. Every role is a ``numpyro.sample`` site with a :class:`Role` in its
 ``infer`` dictionary, a preference is a ``numpyro.factor``, and :func:`rollout` unrolls one step into the
-sites ``u_1, x_1, y_1, u_2, …`` unless a handler (see :mod:`npro_aif.world`) reads the step just once.
+sites ``u_1, x_1, y_1, u_2, …`` unless a handler (see :mod:`npro_aif.program.program`) reads the step just once.
 """
 
 import contextlib
@@ -23,7 +23,7 @@ from numpyro.distributions import constraints
 from numpyro.primitives import _PYRO_STACK, apply_stack
 
 from npro_aif.errors import ModelError
-from npro_aif.numerics import is_concrete, normalize
+from npro_aif.tables.numerics import is_concrete, normalize
 
 ROLE = "npro_aif"  # the key of a site's Role in its `infer` dictionary
 SLICE = "t"  # the clock's reading while one step stands for all times

@@ -8,12 +8,12 @@ import jax.numpy as jnp
 import numpy as np
 
 import npro_aif as aif
-from npro_aif.kernels import Dense
-from npro_aif.numerics import safe_log
-from npro_aif.objectives import Objective
-from npro_aif.sequence import FLOOR, SequencePosterior, sequence_tables
-from npro_aif.temporal import TemporalPosterior
-from npro_aif.world import World, program_of
+from npro_aif.inference.objectives import Objective
+from npro_aif.inference.sequence import FLOOR, SequencePosterior, sequence_tables
+from npro_aif.inference.temporal import TemporalPosterior
+from npro_aif.program.program import World, program_of
+from npro_aif.tables.kernels import Dense
+from npro_aif.tables.numerics import safe_log
 from tests.worlds import RandomWorld
 from tests.worlds import SequenceTables as SequenceNumbers
 from tests.worlds import TemporalTables as TemporalNumbers

@@ -17,7 +17,7 @@ from numpyro.infer.util import log_density
 import npro_aif as aif
 from npro_aif.language import ROLE, sensing
 from npro_aif.models.tmaze import START, cue_probabilities, goal_preference, initial_belief, tmaze, transitions
-from npro_aif.world import program_of
+from npro_aif.program.program import program_of
 
 pytestmark = pytest.mark.usefixtures("quick_compile")
 

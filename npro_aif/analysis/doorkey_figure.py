@@ -20,8 +20,8 @@ from matplotlib.patheffects import withStroke
 
 from npro_aif.analysis.style import PURPLE, SKY, bare, new_axes
 from npro_aif.models.doorkey import FORWARD, NO_KEY, tables
-from npro_aif.plan import Plan
-from npro_aif.signature import marginalize
+from npro_aif.planning.plan import Plan
+from npro_aif.program.signature import marginalize
 
 OUTLINE = withStroke(linewidth=3.4, foreground="black")  # readable on bright tiles too
 LOWER_LEFT = np.array([[-0.5, -0.5], [-0.5, 0.5], [0.5, 0.5]])  # in cells; rows run downwards

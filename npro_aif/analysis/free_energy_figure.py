@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
 from npro_aif.analysis.style import PALETTE, new_axes
-from npro_aif.plan import Plan
+from npro_aif.planning.plan import Plan
 
 MARKS = "osD^vP"  # so that the curves differ in more than colour
 

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 
 from npro_aif.analysis.style import BLUE, INK
 from npro_aif.models.reactivity_maze import CONTROL_LABELS, FULL, GOALS, KNOBS, LOCATION_LABELS, LOCATIONS
-from npro_aif.plan import Plan
+from npro_aif.planning.plan import Plan
 
 SHORT = tuple(label.replace("knob down", "k−").replace("knob up", "k+") for label in CONTROL_LABELS)
 FAINT = 0.02  # states that are less probable have no controls written in them

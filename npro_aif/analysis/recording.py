@@ -8,9 +8,9 @@ from __future__ import annotations
 import copy
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from npro_aif.agent import Agent
-from npro_aif.episodes import Episode, run_episodes
-from npro_aif.plan import Plan
+from npro_aif.acting.agent import Agent
+from npro_aif.acting.episodes import Episode, run_episodes
+from npro_aif.planning.plan import Plan
 
 if TYPE_CHECKING:
     import arviz as az

@@ -12,7 +12,7 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from npro_aif.analysis.style import BLACK, BLUE, GREEN, INK, ORANGE, PURPLE, new_axes
-from npro_aif.efe import ExpectedFreeEnergy
+from npro_aif.inference.efe import ExpectedFreeEnergy
 
 COLOURS = {"risk": ORANGE, "ambiguity": PURPLE, "novelty": GREEN, "complexity": BLUE}
 BAR = 0.34  # inches for each bar

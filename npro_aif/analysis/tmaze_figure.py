@@ -15,7 +15,7 @@ from matplotlib.patches import Circle, FancyArrowPatch, Rectangle
 
 from npro_aif.analysis.style import BLUE, FLOOR, GREEN, INK, ORANGE, bare, new_axes
 from npro_aif.models.tmaze import CUE, JUNCTION, LEFT, PLACES, RIGHT, SIDES, START
-from npro_aif.plan import Plan
+from npro_aif.planning.plan import Plan
 
 AT = {CUE: (0, 0), START: (0, 1), JUNCTION: (0, 2), LEFT: (-1, 2), RIGHT: (1, 2)}  # each place's centre
 TOWARDS = np.array([[0, 1], [1, 0], [0, -1], [-1, 0]])  # North, East, South, West

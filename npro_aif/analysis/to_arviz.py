@@ -28,10 +28,10 @@ import numpy as np
 import xarray as xr
 
 import npro_aif
-from npro_aif.episodes import Episode
-from npro_aif.objectives import TERMS
-from npro_aif.plan import Plan
-from npro_aif.signature import Signature, Site, flat_index
+from npro_aif.acting.episodes import Episode
+from npro_aif.inference.objectives import TERMS
+from npro_aif.planning.plan import Plan
+from npro_aif.program.signature import Signature, Site, flat_index
 
 TIME, WITH_PRESENT = "time", "time_with_present"
 OVER: dict[str, tuple[str, ...]] = {  # the time dimension of each role's sites

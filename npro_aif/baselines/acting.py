@@ -12,15 +12,15 @@ from typing import Any, Literal
 
 import numpy as np
 
-from npro_aif.agent import key_words
+from npro_aif.acting.agent import key_words
+from npro_aif.acting.filter import Filter
 from npro_aif.baselines.adapter import Goal, Timing
 from npro_aif.baselines.reference import choose, sophisticated, standard_efe
 from npro_aif.baselines.tables import dense_tables, reread
-from npro_aif.beliefs import Filter
-from npro_aif.efe import expected_free_energy
+from npro_aif.inference.efe import expected_free_energy
 from npro_aif.language import Belief
-from npro_aif.signature import split
-from npro_aif.world import program_of
+from npro_aif.program.program import program_of
+from npro_aif.program.signature import split
 
 SAME_BELIEF = 6  # decimals to which two beliefs are the same; pymdp's are float32
 TIED = 1e-3  # nats: scores that differ by less are ties (pymdp's are float32 sums of large terms)

@@ -13,7 +13,7 @@ import numpy as np
 
 from npro_aif.baselines.tables import Tables, TooLarge, in_words
 from npro_aif.errors import ModelError
-from npro_aif.signature import Signature, Site
+from npro_aif.program.signature import Signature, Site
 
 Goal = Literal["silent", "seen"]
 Timing = Literal["model", "every"]

@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from npro_aif.errors import ModelError
-from npro_aif.kernels import Dense, Kernel
 from npro_aif.language import Belief
-from npro_aif.signature import Signature
-from npro_aif.world import World, program_of
+from npro_aif.program.program import World, program_of
+from npro_aif.program.signature import Signature
+from npro_aif.tables.kernels import Dense, Kernel
 
 MAX_BYTES = 2 * 1024**3  # of one world's dense tables
 

@@ -27,7 +27,7 @@ from npro_aif.experiments.reproduce import play
 from npro_aif.experiments.rows import LABELS, OBJECTIVES, Row
 from npro_aif.language import Belief
 from npro_aif.models import reactivity_maze, tmaze
-from npro_aif.planner import Planner
+from npro_aif.planning.planner import Planner
 from npro_aif.solvers.svi import stepper
 
 Say = Callable[[str], None]

@@ -16,9 +16,9 @@ from npro_aif.experiments.files import save_figure
 from npro_aif.experiments.reproduce import play
 from npro_aif.experiments.rows import LABELS, OBJECTIVES, TABLES
 from npro_aif.experiments.tables import rich_table
+from npro_aif.inference.objectives import TERMS
 from npro_aif.models import tmaze
-from npro_aif.objectives import TERMS
-from npro_aif.plan import Plan
+from npro_aif.planning.plan import Plan
 
 BLOCK = "coordinate"  # whose agents act
 SHOWN = 5e-4  # terms below are nothing but rounding

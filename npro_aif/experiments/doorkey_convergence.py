@@ -26,7 +26,7 @@ from npro_aif.experiments.files import save_figure
 from npro_aif.experiments.rows import LABELS, OBJECTIVES
 from npro_aif.language import Belief
 from npro_aif.models import doorkey
-from npro_aif.planner import Planner
+from npro_aif.planning.planner import Planner
 from npro_aif.solvers import SVISolver
 
 SIZE = 8

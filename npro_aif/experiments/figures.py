@@ -14,17 +14,17 @@ import numpy as np
 from matplotlib.figure import Figure
 from rich.console import Console
 
-from npro_aif.agent import Agent
+from npro_aif.acting.agent import Agent
 from npro_aif.analysis.doorkey_figure import plot_doorkey_frames
 from npro_aif.analysis.free_energy_figure import plot_free_energy
 from npro_aif.analysis.terms_figure import plot_terms
 from npro_aif.analysis.tmaze_figure import plot_tmaze_trajectories
-from npro_aif.efe import expected_free_energy
 from npro_aif.envs import DoorKey, TMaze
 from npro_aif.experiments.files import prepare, save_figure
 from npro_aif.experiments.rows import LABELS, OBJECTIVES, SEEDS, TABLES, Row
+from npro_aif.inference.efe import expected_free_energy
 from npro_aif.models import tmaze
-from npro_aif.plan import Plan
+from npro_aif.planning.plan import Plan
 
 LEFT_ARM = 0  # θ of the paper's trajectory figure: the reward is on the left
 DOORKEY_FRAMES = 4  # of one episode

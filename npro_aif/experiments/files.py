@@ -10,7 +10,7 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from npro_aif.episodes import Acting
+from npro_aif.acting.episodes import Acting
 from npro_aif.experiments.tasks import Settings, Task, make_agent, make_task
 
 

@@ -17,7 +17,7 @@ from rich.progress import (
 )
 from rich.text import Text
 
-from npro_aif.solutions import Solutions
+from npro_aif.acting.decisions import Solutions
 
 
 class DecisionsColumn(ProgressColumn):

@@ -15,8 +15,9 @@ from typing import Any
 from rich.console import Console
 
 import npro_aif
-from npro_aif.agent import Agent
-from npro_aif.episodes import Episode, effort, iterate_episodes
+from npro_aif.acting.agent import Agent
+from npro_aif.acting.decisions import Solutions
+from npro_aif.acting.episodes import Episode, effort, iterate_episodes
 from npro_aif.experiments.files import prepare, save_figure, store, stored, write_text
 from npro_aif.experiments.progress import EpisodeBar, bars
 from npro_aif.experiments.rows import EPISODES, QUICK_EPISODES, TABLES, Row, TableOfRows, quick_row
@@ -24,7 +25,6 @@ from npro_aif.experiments.run import describe
 from npro_aif.experiments.summary import summarize
 from npro_aif.experiments.tables import csv_text, markdown, picture, rich_table
 from npro_aif.experiments.tasks import SettingsError, Task, make_objective, make_planner, make_task, solver_name
-from npro_aif.solutions import Solutions
 
 PARTS = (*TABLES, "figures", "convergence")
 

@@ -7,7 +7,8 @@ from typing import Any
 
 from rich.console import Console
 
-from npro_aif.episodes import Episode, effort, iterate_episodes
+from npro_aif.acting.decisions import Solutions, write
+from npro_aif.acting.episodes import Episode, effort, iterate_episodes
 from npro_aif.experiments.progress import EpisodeBar, bars
 from npro_aif.experiments.summary import summarize, table
 from npro_aif.experiments.tasks import (
@@ -23,7 +24,6 @@ from npro_aif.experiments.tasks import (
     solver_name,
 )
 from npro_aif.guides import TemporalGuide
-from npro_aif.solutions import Solutions, write
 
 INTERRUPTED = 130  # the exit code of a program that Ctrl-C stopped
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from rich.table import Table
 
-from npro_aif.episodes import Effort, Episode
+from npro_aif.acting.episodes import Effort, Episode
 from npro_aif.experiments.tasks import Task
 
 NORMAL_975 = 1.959963984540054  # the standard normal's 97.5 % quantile: intervals are at 95 %

@@ -13,16 +13,16 @@ from typing import Any, NamedTuple
 import gymnasium as gym
 import optax
 
-from npro_aif.agent import Agent
+from npro_aif.acting.agent import Agent
+from npro_aif.acting.episodes import Acting, Episode
 from npro_aif.envs import DoorKey, ReactivityMaze, TMaze
-from npro_aif.episodes import Acting, Episode
 from npro_aif.experiments.shortest import shortest_path
 from npro_aif.guides import SequenceGuide, TableGuide, TemporalGuide
 from npro_aif.guides.temporal import FACTORS
+from npro_aif.inference.objectives import Active, Marginal, Objective, Planning
 from npro_aif.language import Belief
 from npro_aif.models import doorkey, reactivity_maze, tmaze
-from npro_aif.objectives import Active, Marginal, Objective, Planning
-from npro_aif.planner import Planner
+from npro_aif.planning.planner import Planner
 from npro_aif.solvers import CoordinateSolver, SVISolver
 
 TASKS = ("tmaze", "reactivity", "doorkey")

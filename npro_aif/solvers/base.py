@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 from jax import Array
 
 from npro_aif.guides import TableGuide
-from npro_aif.objectives import Objective
-from npro_aif.world import World
+from npro_aif.inference.objectives import Objective
+from npro_aif.program.program import World
 
 
 class Problem(NamedTuple):

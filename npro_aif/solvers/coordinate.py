@@ -24,7 +24,8 @@ import numpy as np
 from jax import Array
 
 from npro_aif.guides import TemporalGuide
-from npro_aif.kernels import Dense
+from npro_aif.inference.temporal import TemporalPosterior
+from npro_aif.program.program import World
 from npro_aif.solvers.base import Problem, Solution, SolverInfo
 from npro_aif.solvers.restarts import best_of, check_restarts
 from npro_aif.solvers.sweep import (
@@ -39,8 +40,7 @@ from npro_aif.solvers.sweep import (
     total,
     whole,
 )
-from npro_aif.temporal import TemporalPosterior
-from npro_aif.world import World
+from npro_aif.tables.kernels import Dense
 
 UNVISITED = ("prior", "free")
 MEMORY = 8  # the longest cycle that is looked for

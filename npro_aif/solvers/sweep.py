@@ -14,11 +14,8 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from npro_aif.kernels import Dense, Kernel
-from npro_aif.layout import control_first, time_slice
-from npro_aif.numerics import divide, masked_log_softmax, sum_last
-from npro_aif.objectives import Objective
-from npro_aif.temporal import (
+from npro_aif.inference.objectives import Objective
+from npro_aif.inference.temporal import (
     Flow,
     TemporalPosterior,
     flow,
@@ -27,7 +24,10 @@ from npro_aif.temporal import (
     slice_terms,
     start,
 )
-from npro_aif.world import World
+from npro_aif.program.program import World
+from npro_aif.tables.kernels import Dense, Kernel
+from npro_aif.tables.layout import control_first, time_slice
+from npro_aif.tables.numerics import divide, masked_log_softmax, sum_last
 
 TIE = 1e-5  # controls whose costs differ by less, relative to max(1, |cost|), are tied and share
 ALL_AT_ONCE = 2**14  # entries of all slices' moves: with fewer, slices are looked at together and not one by one

@@ -12,7 +12,7 @@ from npro_aif.baselines import Arrays, Tables, TooLarge, Translation, dense_tabl
 from npro_aif.baselines.adapter import LOUDNESS, check_size
 from npro_aif.baselines.tables import MAX_BYTES
 from npro_aif.models import reactivity_maze, tmaze
-from npro_aif.signature import Signature, Site
+from npro_aif.program.signature import Signature, Site
 from tests.worlds import random_world
 
 pytestmark = pytest.mark.usefixtures("quick_compile")

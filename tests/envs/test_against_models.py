@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from npro_aif.envs import DoorKey, ReactivityMaze, TMaze
-from npro_aif.kernels import Index, Kernel
 from npro_aif.models import doorkey, reactivity_maze, tmaze
-from npro_aif.world import program_of
+from npro_aif.program.program import program_of
+from npro_aif.tables.kernels import Index, Kernel
 
 STEPS = 10_000
 

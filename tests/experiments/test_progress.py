@@ -4,8 +4,8 @@ import io
 
 from rich.console import Console
 
+from npro_aif.acting.decisions import Solutions
 from npro_aif.experiments.progress import EpisodeBar, bars
-from npro_aif.solutions import Solutions
 
 
 def test_decisions_show_before_an_episode_has_ended() -> None:

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from npro_aif.acting.episodes import Effort, Episode
 from npro_aif.envs import DoorKey
-from npro_aif.episodes import Effort, Episode
 from npro_aif.experiments.shortest import shortest_path
 from npro_aif.experiments.summary import summarize, wilson
 from npro_aif.experiments.tasks import make_task

@@ -16,8 +16,8 @@ import pytest
 
 import npro_aif as aif
 from npro_aif.guides import TemporalGuide
+from npro_aif.inference.objectives import Objective
 from npro_aif.models import reactivity_maze
-from npro_aif.objectives import Objective
 
 
 def plans(planner: aif.Planner, beliefs: Sequence[aif.Belief], runs: int = 1) -> tuple[np.ndarray, np.ndarray]:

@@ -9,13 +9,13 @@ import jax
 import jax.numpy as jnp
 import optax
 import pytest
+from tests.test_batch import assert_same_plan, row, together
 
 import npro_aif as aif
 from npro_aif import support
-from npro_aif.kernels import Dense, Index
-from npro_aif.objectives import Objective
+from npro_aif.inference.objectives import Objective
+from npro_aif.tables.kernels import Dense, Index
 from tests.layouts import HORIZON, THETA, ring, ring_belief
-from tests.test_batch import assert_same_plan, row, together
 
 pytestmark = pytest.mark.usefixtures("quick_compile", "x64")
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import npro_aif as aif
-from npro_aif.plan import Plan
+from npro_aif.planning.plan import Plan
 from tests import oracle
 from tests.solvers.test_sweeps import numbers, solve
 from tests.worlds import RandomWorld, TemporalTables, random_world

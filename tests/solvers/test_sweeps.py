@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import npro_aif as aif
-from npro_aif.objectives import Objective
-from npro_aif.plan import Plan
+from npro_aif.inference.objectives import Objective
+from npro_aif.planning.plan import Plan
 from tests import oracle
 from tests.worlds import RandomWorld, TemporalTables, random_temporal, random_world
 

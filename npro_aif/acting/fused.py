@@ -1,0 +1,89 @@
+"""Perception and planning in one compiled call, for small worlds: between the two nothing has to be looked at.
+
+In a large world the parameters that the new belief holds possible decide which code plans (:mod:`npro_aif.planning.support`), so
+that they must be known first; in a small one a second call would take as long as the computation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import numpy as np
+from jax import Array
+
+from npro_aif.acting.filter import Filter
+from npro_aif.guides import TemporalGuide
+from npro_aif.language import Belief
+from npro_aif.planning.plan import Plan
+from npro_aif.planning.planner import Planner
+from npro_aif.planning.support import PRUNE_FROM
+from npro_aif.program.program import Fixed
+
+
+class Reflex:
+    """From a belief, the last control and what was observed then to the next belief and q(u_1), or the whole plan.
+
+    :param planner: of a small world, see :meth:`serves`.
+    :param update: the belief update of the same program.
+    """
+
+    def __init__(self, planner: Planner, update: Filter):
+        self.compiled = planner.compiled(update.program)
+        self.update = update
+        self._call = jax.jit(self._decide, static_argnames="whole")
+        self._first = jax.jit(self.compiled.first)
+        self._cold: dict[Any, dict[str, Array]] = {}  # first values that were drawn before, by the name of their key
+
+    @staticmethod
+    def serves(planner: Planner, update: Filter) -> bool:
+        """Whether a world is small, and its code the same for every belief and horizon."""
+        small = update.program.sample is None and update.program.signature.num_parameters < PRUNE_FROM
+        return small and isinstance(planner.guide, TemporalGuide)
+
+    def __call__(
+        self,
+        belief: Belief,
+        control: int | None,
+        observation: int | Mapping[str, int],
+        horizon: int,
+        key: Array,
+        key_name: Any,
+        warm: Plan | None,
+        *,
+        whole: bool,
+    ) -> tuple[Belief, Plan | Array] | None:
+        """The next belief, and the plan or (if not ``whole``) q(u_1); None if what was observed is impossible.
+
+        :param key: for the solver.
+        :param key_name: what tells this key from others; first values are drawn once for each.
+        :param warm: the plan made one step earlier, to start from.
+        """
+        fixed = self.compiled.program.fixed
+        move, seen = self.update.flat(control, observation)
+        if warm is not None:
+            first = self.compiled.continued(warm)
+        elif (first := self._cold.get(key_name)) is None:  # type: ignore[assignment]
+            first = self._cold[key_name] = self._first(fixed, belief, key)
+        belief, possible, found = self._call(fixed, belief, move, seen, np.int32(horizon), key, first, whole=whole)
+        return (belief, found) if np.asarray(possible).all() else None
+
+    def _decide(
+        self,
+        fixed: Fixed,
+        belief: Belief,
+        control: Array,
+        seen: Array,
+        horizon: Array,
+        key: Array,
+        first: dict[str, Array],
+        *,
+        whole: bool,
+    ) -> tuple[Belief, Array, Plan | Array]:
+        belief, possible = self.update.bayes(fixed, belief, None, control, seen)
+        world = self.compiled.program.bind(fixed, belief, horizon).routed()
+        solution = self.compiled.solution(world, key, first)
+        if whole:
+            return belief, possible, self.compiled.plan_of(world, solution, None, belief)
+        return belief, possible, solution.posterior.first_control(world)

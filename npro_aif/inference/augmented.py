@@ -1,0 +1,82 @@
+"""The paper's augmented generative model as a program: the epistemic priors are visible ``factor`` sites."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpyro
+from jax import Array
+from numpyro.handlers import trace
+
+from npro_aif.inference.epistemic import EpistemicPriors
+from npro_aif.inference.objectives import Objective
+from npro_aif.inference.sequence import SequencePosterior, sequence_priors
+from npro_aif.inference.temporal import TemporalPosterior, temporal_priors
+from npro_aif.language import Belief
+from npro_aif.planning.plan import Plan
+from npro_aif.program.program import program_of
+from npro_aif.program.signature import Signature, Site, join
+
+
+def augmented(
+    model: Callable[..., Any], posterior: Plan | TemporalPosterior | SequencePosterior, objective: Objective
+) -> Callable[..., None]:
+    """The model with preferences and epistemic priors p̃(q) as factors, q held at ``posterior``.
+
+    With a temporal posterior the sites are ``epistemic_u_1``, ``epistemic_x_1``, ``epistemic_y_1``, …; with a
+    sequence posterior ``epistemic_u``, ``epistemic_x`` and ``epistemic_y``, over whole sequences. Minus the ELBO of
+    this program is the free energy (less the planning correction, where it is on).
+
+    >>> import jax, optax
+    >>> from numpyro.handlers import seed
+    >>> from npro_aif import Active, Planner, SVISolver
+    >>> from npro_aif.models.tmaze import tmaze, initial_belief
+    >>> plan = Planner(tmaze, solver=SVISolver(optax.adam(0.05), 1))(jax.random.key(0), initial_belief(), horizon=1)
+    >>> program = augmented(tmaze, plan, Active())
+    >>> list(trace(seed(program, 0)).get_trace(initial_belief(), horizon=1))
+    ['theta', 'x_0', 'u_1', 'x_1', 'cue_1', 'goal_1', 'epistemic_u_1', 'epistemic_x_1', 'epistemic_y_1']
+    """
+    q: Any = posterior.complete() if isinstance(posterior, Plan) else posterior
+
+    def program(belief: Belief, horizon: int) -> None:
+        with trace() as sites:
+            model(belief, horizon=horizon)
+        if not objective.epistemic:
+            return
+        compiled = program_of(model, belief, horizon)
+        values = {name: site["value"] for name, site in sites.items() if site["type"] == "sample"}
+        if isinstance(q, SequencePosterior):
+            _sequence_factors(sequence_priors(q, objective), compiled.signature, values, horizon)
+        else:
+            _temporal_factors(temporal_priors(q, objective), compiled.signature, values, horizon)
+
+    return program
+
+
+def _at(values: Mapping[str, Array], sites: tuple[Site, ...], t: int) -> Array:
+    return join({site.name: values[f"{site.name}_{t}"] for site in sites}, sites)
+
+
+def _temporal_factors(priors: EpistemicPriors, signature: Signature, values: Mapping[str, Array], horizon: int) -> None:
+    for t in range(1, horizon + 1):
+        u, x = _at(values, signature.control, t), _at(values, signature.state, t)
+        numpyro.factor(f"epistemic_u_{t}", priors.control[t - 1][u])
+        numpyro.factor(f"epistemic_x_{t}", sum(table[t - 1][x] for table in priors.state.values()))
+        seen = {name: values[f"{name}_{t}"] for name in priors.observation}
+        numpyro.factor(f"epistemic_y_{t}", sum(table[t - 1][x, seen[k]] for k, table in priors.observation.items()))
+
+
+def _sequence_factors(priors: EpistemicPriors, signature: Signature, values: Mapping[str, Array], horizon: int) -> None:
+    def flat(sites: tuple[Site, ...], size: int) -> Any:
+        index: Any = 0
+        for t in range(1, horizon + 1):
+            index = index * size + _at(values, sites, t)
+        return index
+
+    u = flat(signature.control, signature.num_controls)
+    x = flat(signature.state, signature.num_states)
+    y = flat(signature.observation, signature.num_observations)
+    numpyro.factor("epistemic_u", priors.control[u])
+    numpyro.factor("epistemic_x", priors.state["y"][x])
+    numpyro.factor("epistemic_y", priors.observation["y"][x, y])

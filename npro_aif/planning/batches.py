@@ -1,0 +1,63 @@
+"""Many beliefs at once: beliefs with supports of one size go together, and their plans become one batched plan.
+
+Small problems are vectorised, in batches padded to a power of two. Large ones fill the machine alone: they are
+planned one after the other, each ending when it has converged, with the code that is compiled for one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from npro_aif.planning.plan import Plan
+from npro_aif.planning.support import parameter_axis
+
+VECTORIZE_BELOW = 2_000  # entries of a (θ, x, u) table: above, one by one is as fast, and compiles once for a size
+
+
+def rows(tree: Any, index: int | Sequence[int] | np.ndarray) -> Any:
+    """Some rows of every array, in this order; keys stay keys."""
+    index = np.asarray(index)
+
+    def take(leaf: Any) -> Any:
+        is_key = isinstance(leaf, Array) and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+        return leaf[index] if is_key else np.asarray(leaf)[index]
+
+    return jax.tree.map(take, tree)
+
+
+def stack(trees: Sequence[Any]) -> Any:
+    """Equal trees, one row for each."""
+    return jax.tree.map(lambda *leaves: np.stack([np.asarray(leaf) for leaf in leaves]), *trees)
+
+
+def join(parts: Sequence[tuple[np.ndarray, Plan]]) -> Plan:
+    """One batched plan from several, each with the places of its rows; all supports are padded to the largest."""
+    size = max(plan.theta.shape[-1] for _, plan in parts)
+    order = np.argsort(np.concatenate([place for place, _ in parts]))
+    wide = [widen(plan, size) for _, plan in parts]
+    return jax.tree.map(lambda *leaves: jnp.asarray(np.concatenate(leaves)[order]), *wide)
+
+
+def widen(plan: Plan, size: int) -> Plan:
+    """A batched plan with its parameters padded to ``size``: no mass, and logits that count for nothing."""
+    extra = size - plan.theta.shape[-1]
+    plan = jax.tree.map(np.asarray, plan)
+    if extra == 0:
+        return plan
+
+    def pad(table: Any, axis: int | None, mode: Any = "constant") -> Any:
+        if axis is None:
+            return table
+        return np.pad(table, [(0, extra if i == axis + 1 else 0) for i in range(table.ndim)], mode=mode)
+
+    return plan._replace(
+        theta=pad(plan.theta, 0, "edge"),
+        valid=pad(plan.valid, 0),
+        params={name: pad(table, parameter_axis(name)) for name, table in plan.params.items()},
+    )

@@ -1,0 +1,118 @@
+"""A plan: the posterior over controls, states, observations and parameters, with what is needed to explain it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from npro_aif.inference.posterior import Posterior
+from npro_aif.language import Belief
+from npro_aif.program.signature import Signature, marginalize, split
+from npro_aif.solvers.base import SolverInfo
+
+if TYPE_CHECKING:
+    import arviz as az
+
+    from npro_aif.guides import TableGuide
+    from npro_aif.program.program import Program, World
+
+TIE_TOLERANCE = 1e-5  # controls whose probabilities differ by less are tied
+
+
+def most_probable(probs: Array, key: Array | None = None) -> Array:
+    """The index of the largest of some probabilities (…, U).
+
+    :param key: breaks ties (within 1e-5) at random; without it the first one is taken.
+    """
+    tied = probs >= probs.max(-1, keepdims=True) - TIE_TOLERANCE
+    if key is None:
+        return jnp.argmax(tied, axis=-1)
+    return jax.random.categorical(key, jnp.where(tied, 0.0, -jnp.inf))
+
+
+@jax.tree_util.register_static
+@dataclass(frozen=True, eq=False)
+class Origin:
+    """Where a plan comes from: enough to rebuild what it does not store."""
+
+    program: Program
+    guide: TableGuide
+    signature: Signature
+
+
+class Plan(NamedTuple):
+    """What a planner returns: a pytree, so it can be batched, compiled and stored.
+
+    >>> import optax
+    >>> from npro_aif import Planner, SVISolver
+    >>> from npro_aif.models.tmaze import tmaze, initial_belief
+    >>> plan = Planner(tmaze, solver=SVISolver(optax.adam(0.05), 1))(jax.random.key(0), initial_belief(), horizon=2)
+    >>> plan.control.shape, plan.policy.shape, plan.marginal("cue").shape, plan.best_control().shape
+    ((2, 4), (2, 5, 4), (2, 2), ())
+    >>> bool(jnp.isclose(sum(plan.terms.values()), plan.free_energy[-1]))
+    True
+    >>> plan.sample(jax.random.key(1), 3)["x"].shape
+    (3, 3)
+    """
+
+    control: Array  # (T, U) q(u_t)
+    policy: Array  # (T, X, U) q(u_t|x_{t-1})
+    state: Array  # (T+1, X) q(x_t)
+    parameter: Array  # (Θ,) q(θ)
+    observation: dict[str, Array]  # by site, (T, Y) q(y_t)
+    free_energy: Array  # (iterations+1,) F before every iteration; the last is F of this posterior
+    terms: dict[str, Array]  # by name, () what F is made of; see npro_aif.inference.objectives.Objective.terms
+    info: SolverInfo
+    params: Any  # the learned tables, from which a later plan can start
+    belief: Belief  # where the plan starts from
+    horizon: Array  # () the number of steps that count
+    theta: Array  # (K,) the parameters that were considered (flat)
+    valid: Array  # (K,) which of them are not padding
+    origin: Origin
+
+    @property
+    def signature(self) -> Signature:
+        return self.origin.signature
+
+    def best_control(self, key: Array | None = None) -> Array | dict[str, Array]:
+        """The control with the highest q(u_1): a flat index, or a dict by site where there are several.
+
+        :param key: breaks ties (within 1e-5) at random; without it the first one is taken.
+        """
+        flat = most_probable(self.control[..., 0, :], key)
+        sites = self.signature.control
+        return flat if len(sites) == 1 else split(flat, sites)
+
+    def marginal(self, name: str) -> Array:
+        """The marginal of one site: (T, U_k), (T+1, X_k), (T, Y_k) or (Θ_k,)."""
+        role, _ = self.signature.find(name)
+        if role == "sensor":
+            raise KeyError(f"site '{name}' has plan=False: it takes part in belief updates only")
+        if role == "observation":
+            return self.observation[name]
+        return marginalize(getattr(self, role), self.signature.sites(role), name)
+
+    def world(self) -> World:
+        """The tables that the plan was made with."""
+        program = self.origin.program
+        return program.bind(program.fixed, self.belief, self.horizon, self.theta, self.valid)
+
+    def complete(self) -> Posterior:
+        """The whole posterior as tables."""
+        return self.origin.guide.posterior(self.world(), self.params, self.origin.program.num_steps)
+
+    def sample(self, key: Array, num_samples: int) -> dict[str, Array]:
+        """Draws from the posterior by site: (n,) for parameters, (n, T+1) for states, (n, T) for the others."""
+        from npro_aif.planning.sampling import sample_plan
+
+        return sample_plan(self, key, num_samples)
+
+    def to_arviz(self, key: Array | None = None, num_samples: int = 1000) -> az.InferenceData:
+        """The plan for ArviZ: draws with named dimensions, exact tables, the free energy and its terms."""
+        from npro_aif.analysis.to_arviz import plan_to_arviz
+
+        return plan_to_arviz(self, key, num_samples)

@@ -1,0 +1,250 @@
+"""The World of kernels, put together from the tables that one evaluation of a program records.
+
+Every recorded table is checked for the axes that it may have and laid out (t, θ, x, u, x'); an axis on which it does
+not depend keeps size 1.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from npro_aif.errors import ModelError
+from npro_aif.program.axes import (
+    CONTROL,
+    FIRST_OBSERVATION,
+    NEXT,
+    NUM_SLICE_AXES,
+    RESERVED,
+    STATE,
+    THETA,
+    TIME,
+    axis_name,
+    axis_sizes,
+    observed_on,
+)
+from npro_aif.program.reader import Draw, Reading
+from npro_aif.program.signature import Signature, Site, join, split
+from npro_aif.tables.kernels import Dense, Index, Kernel
+from npro_aif.tables.layout import select_parameters
+
+MAY_DEPEND = {  # kind: the axes that its table may have
+    "parameter": {THETA},
+    "initial": {THETA, STATE},
+    "control": {TIME, STATE, CONTROL},
+    "state": {TIME, THETA, STATE, CONTROL, NEXT},
+    "observation": {TIME, THETA, NEXT},
+    "sensor": {TIME, THETA, NEXT},
+}
+REMEDY = {
+    "parameter": "draw parameters from the belief alone",
+    "initial": "draw the present state from the belief given the parameters",
+    "control": "a control's prior may depend on the previous state only (the agent does not see θ, and what it "
+    "observed is in its belief)",
+    "state": "a state depends on the previous state, the controls and the parameters",
+    "observation": "put what it needs (the control, or the previous state) into the state, as a further state site",
+}
+
+
+class World(NamedTuple):
+    """The planning problem as tables; an axis on which a table does not depend has size 1."""
+
+    parameter: Array  # (Θ,) log p(θ)
+    initial: Array  # (Θ, X) log p(x0|θ)
+    control: Array  # (T|1, X|1, U) log p(u|x)
+    state: Kernel  # (T|1, Θ|1, X|1, U|1, X') p(x'|x,u,θ)
+    observation: dict[str, Kernel]  # by site, (T|1, Θ|1, X', Y) p(y|x',θ)
+    sensor: dict[str, Kernel]  # as observation, for belief updates only
+    preference: dict[str, Array]  # by name, (T|1, Θ|1, X|1, U|1, X'|1) log p̂
+    observation_preference: dict[str, tuple[Array, ...]]  # by observation site, (T|1, Θ|1, X'|1, Y) log p̂
+    horizon: Array  # () the number of steps that count
+    theta: Array  # (Θ,) the flat parameter index of each row
+    signature: Signature
+
+    def select(self, theta: Array) -> World:
+        """The world's kernels and preferences with only the rows ``theta`` of the parameters."""
+
+        def pick(table: Any) -> Any:
+            return table.select(theta) if isinstance(table, Kernel) else select_parameters(table, theta)
+
+        return self._map(pick)
+
+    def routed(self) -> World:
+        """The world whose transition is ready for a loop over time."""
+        return self._replace(state=self.state.routed(*self.initial.shape))
+
+    def without_parameters(self) -> World:
+        """The world's kernels and preferences that are the same for all parameters; None for the others."""
+
+        def drop(table: Any) -> Any:
+            return table if jax.tree.leaves(table)[0].shape[1] == 1 else None
+
+        return self._map(drop)
+
+    def _map(self, function: Callable[[Any], Any]) -> World:
+        """A function of every table (T|1, Θ|1, …) that is there."""
+        fields = ("state", "observation", "sensor", "preference", "observation_preference")
+
+        def apply(table: Any) -> Any:
+            return None if table is None else function(table)
+
+        return self._replace(**{f: jax.tree.map(apply, getattr(self, f), is_leaf=is_table) for f in fields})
+
+
+def is_table(node: Any) -> bool:
+    """Whether a node of a world is one table: a kernel is, and so is one that is missing."""
+    return node is None or isinstance(node, Kernel)
+
+
+def assemble(reading: Reading, signature: Signature, num_steps: int, horizon: Array, theta: Array) -> World:
+    """Put the recorded tables of one evaluation together into a World."""
+    sizes = axis_sizes(signature, len(theta), num_steps)
+    lay = functools.partial(_lay, signature=signature, sizes=sizes)
+    groups: dict[str, list[Draw]] = {"parameter": [], "initial": [], "control": [], "state": []}
+    kernels: dict[str, dict[str, Kernel]] = {"observation": {}, "sensor": {}}
+    for draw in reading.draws:
+        kind = "initial" if draw.initial else draw.kind
+        laid = draw._replace(
+            log=None if draw.log is None else lay(draw.log, draw.names[0], kind, outcome=True),
+            index=None if draw.index is None else lay(draw.index, draw.names[0], kind, outcome=False),
+        )
+        if kind in kernels:
+            kernels[kind][draw.names[0]] = _observation_kernel(laid)
+        else:
+            groups[kind].append(laid)
+
+    state_values = split(np.arange(signature.num_states), signature.state)
+    control_values = split(np.arange(signature.num_controls), signature.control)
+    parameter = _product(groups["parameter"], split(theta, signature.parameter), THETA)
+    initial = _product(groups["initial"], state_values, STATE)
+    control = _product(groups["control"], control_values, CONTROL)
+    edges, by_observation = _preferences(reading, signature, lay)
+    num = signature.num_states
+    return World(
+        parameter=jnp.broadcast_to(parameter.reshape(-1), (len(theta),)),
+        initial=jnp.broadcast_to(initial[0, :, :, 0, 0], (len(theta), num)),
+        control=control[:, 0, :, :, 0],
+        state=_transition(groups["state"], signature, state_values),
+        observation=kernels["observation"],
+        sensor=kernels["sensor"],
+        preference=edges,
+        observation_preference=by_observation,
+        horizon=horizon,
+        theta=theta,
+        signature=signature,
+    )
+
+
+def _lay(table: Array, name: str, kind: str, *, outcome: bool, signature: Signature, sizes: dict[int, int]) -> Array:
+    """Check the axes of a recorded table and order them (t, θ, x, u, x'[, outcome])."""
+    ndim = len(sizes)
+    batch = table.shape[: table.ndim - outcome]
+    fits = len(batch) <= ndim and all(size in (1, sizes[i - len(batch)]) for i, size in enumerate(batch))
+    if not fits:
+        raise ModelError(
+            f"site '{name}': found a table of batch shape {batch} that does not fit the axes of the sites; an "
+            "index broadcasts wrongly: expected TABLE[x, u] with the outcome last, not TABLE[:, x]"
+        )
+    for i, size in enumerate(batch):
+        axis = i - len(batch)
+        if size > 1 and axis not in MAY_DEPEND[kind]:
+            raise ModelError(
+                f"site '{name}': found a distribution that depends on {axis_name(axis, signature)}; expected: "
+                f"{REMEDY['observation' if kind == 'sensor' else kind]}"
+            )
+    table = table.reshape((1,) * (ndim - len(batch)) + table.shape)
+    table = table.reshape(table.shape[ndim - NUM_SLICE_AXES :])  # the axes of observations are all 1
+    order = [NUM_SLICE_AXES + axis for axis in (TIME, THETA, STATE, CONTROL, NEXT, RESERVED)]
+    table = table.transpose(*order, *([NUM_SLICE_AXES] if outcome else []))
+    return table.squeeze(NUM_SLICE_AXES - 1)
+
+
+def _product(draws: list[Draw], values: Mapping[str, Array], axis: int) -> Array:
+    """Σ over draws of log p at the values along their shared flat axis, (t, θ, x, u, x') ordered."""
+    position = {THETA: 1, STATE: 2, CONTROL: 3, NEXT: 4}[axis]
+    total = jnp.zeros((1,) * 5)
+    for draw in draws:
+        sites = tuple(Site(n, s) for n, s in zip(draw.names, draw.sizes, strict=True))
+        outcome = join(values, sites)
+        log = draw.log if draw.log is not None else Index(draw.index, sites[0].size).table()
+        if log.shape[position] == 1:  # (…, 1, …, K) → outcome onto the shared axis
+            chosen = jnp.moveaxis(jnp.take(log, outcome, axis=-1), -1, position).squeeze(position + 1)
+        else:
+            index = outcome.reshape((-1,) + (1,) * (5 - position))
+            chosen = jnp.take_along_axis(log, index.reshape((1,) * position + index.shape), axis=-1)[..., 0]
+        total = total + chosen
+    return total
+
+
+def _transition(draws: list[Draw], signature: Signature, values: Mapping[str, Array]) -> Kernel:
+    """The state sites of a slice as one kernel; one index table if all of them are certain."""
+    if any(draw.index is None for draw in draws):
+        return Dense(_product(draws, values, NEXT))
+    strides = {}
+    stride = signature.num_states
+    for site in signature.state:
+        stride //= site.size
+        strides[site.name] = stride
+    flat: Array = jnp.zeros((1,) * 5, jnp.int32)  # earlier sites' outcomes, later ones still at zero
+    for draw in draws:
+        index = draw.index
+        if index.shape[4] > 1:  # depends on a state site drawn before it in the same slice
+            shape = jnp.broadcast_shapes(flat.shape[:4], index.shape[:4])
+            index = jnp.take_along_axis(
+                jnp.broadcast_to(index, (*shape, index.shape[4])), jnp.broadcast_to(flat, (*shape, 1)), axis=-1
+            )
+        flat = flat + index * strides[draw.names[0]]
+    return Index(flat[..., 0], signature.num_states)
+
+
+def _observation_kernel(draw: Draw) -> Kernel:
+    """(t, θ, 1, 1, x'[, y]) → (t, θ, x'[, y])."""
+    if draw.index is not None:
+        return Index(draw.index[:, :, 0, 0], draw.sizes[0])
+    return Dense(draw.log[:, :, 0, 0])
+
+
+def _preferences(
+    reading: Reading, signature: Signature, lay: Callable[..., Array]
+) -> tuple[dict[str, Array], dict[str, tuple[Array, ...]]]:
+    """Split the preferences into those on (x, u, x', θ) and those on an observation (with x', θ)."""
+    edges: dict[str, Array] = {}
+    by_observation: dict[str, tuple[Array, ...]] = {site.name: () for site in signature.observation}
+    for factor in reading.factors:
+        shape = dict(zip(range(-factor.log.ndim, 0), factor.log.shape, strict=True))
+        involved = [axis for axis, size in shape.items() if axis <= FIRST_OBSERVATION and size > 1]
+        if not involved:
+            edges[factor.name] = lay(factor.log, factor.name, "state", outcome=False)
+            continue
+        names = [observed_on(axis, signature).name for axis in reversed(involved)]  # in program order
+        if len(names) > 1:
+            raise ModelError(
+                f"preference '{factor.name}': found a dependence on the observations {' and '.join(names)} jointly, "
+                "expected one observation site"
+            )
+        if names[0] not in by_observation:
+            raise ModelError(
+                f"preference '{factor.name}': found a dependence on '{names[0]}', which has plan=False, expected an "
+                "observation that takes part in planning"
+            )
+        for axis in (STATE, CONTROL):
+            if shape[axis] > 1:
+                raise ModelError(
+                    f"preference '{factor.name}': found a dependence on the observation '{names[0]}' and on "
+                    f"{axis_name(axis, signature)} jointly, expected one or the other"
+                )
+        by_observation[names[0]] += (_lay_observed(factor.log, involved[0]),)
+    return edges, by_observation
+
+
+def _lay_observed(log: Array, axis: int) -> Array:
+    """A preference on one observation, ordered (t, θ, x', y)."""
+    log = jnp.moveaxis(log, axis, -1)  # (…, x', u, x, θ, t, reserved, y): the axes left of x' are all 1
+    log = log.reshape(log.shape[-NUM_SLICE_AXES - 1 :])
+    return log.transpose(4, 3, 0, 6, 1, 2, 5)[..., 0, 0, 0]

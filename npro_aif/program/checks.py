@@ -1,0 +1,283 @@
+"""Checks of a program before anything is compiled: its sites, its use of values, its carry, its belief.
+
+The checks run the program with scalars, as plain NumPyro would: first abstractly, to find the sites, then at
+a few random assignments, to see that evaluating whole tables at once gave the same rows.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import traceback
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from npro_aif.errors import ModelError
+from npro_aif.language import ROW_SUM_TOLERANCE, Belief
+from npro_aif.program.axes import NEXT, STATE, THETA, TIME, axis_name, site_axes
+from npro_aif.program.reader import Reading, read
+from npro_aif.program.signature import Signature, Site, product, split
+from npro_aif.tables.numerics import is_concrete
+
+STEERING = (
+    jax.errors.ConcretizationTypeError,
+    jax.errors.TracerIntegerConversionError,
+    jax.errors.TracerArrayConversionError,
+)
+SCALAR_CHECKS = 16  # random assignments at which tables and scalars are compared
+CHECK_TOLERANCE = 1e-4
+
+
+def find_signature(model: Callable[..., Any], belief: Belief, horizon: Any) -> tuple[Signature, list[str]]:
+    """Run the program abstractly, every site's value unknown, and collect its sites by role."""
+    box: list[Reading] = []
+
+    def run(belief: Belief, horizon: Any, token: Any) -> None:
+        box.append(read(model, belief, horizon, lambda kind, name, size: token, token))
+
+    try:
+        jax.eval_shape(run, belief, jnp.asarray(horizon), jnp.asarray(1))
+    except STEERING as error:
+        raise ModelError(_diagnose(model, belief, horizon, error)) from error
+    except IndexError as error:
+        raise ModelError(f"model: an index does not fit its table ({error})") from error
+    reading = box[0]
+    _check_scalar_shapes(reading)
+    return _collect(reading), reading.order
+
+
+def _check_scalar_shapes(reading: Reading) -> None:
+    for draw in reading.draws:
+        batch = jnp.shape(draw.index) if draw.log is None else draw.log.shape[:-1]
+        if batch != ():
+            raise ModelError(
+                f"site '{draw.names[0]}': found a batch of distributions of shape {batch} for scalar site values, "
+                "expected a single row (index the table by every site it depends on)"
+            )
+    for factor in reading.factors:
+        if factor.log.shape != ():
+            raise ModelError(
+                f"preference '{factor.name}': found shape {factor.log.shape} for scalar site values, expected a number"
+            )
+
+
+def _collect(reading: Reading) -> Signature:
+    sites: dict[str, list[Site]] = {
+        kind: [] for kind in ("parameter", "initial", "state", "control", "observation", "sensor")
+    }
+    for draw in reading.draws:
+        kind = "initial" if draw.initial else draw.kind
+        for name, size, labels in zip(draw.names, draw.sizes, draw.labels, strict=True):
+            sites[kind].append(Site(name, size, labels))
+    initial, step = {s.name: s for s in sites["initial"]}, {s.name: s for s in sites["state"]}
+    if not step:
+        raise ModelError("model: found no aif.state in the rollout's step, expected at least one")
+    if not sites["control"]:
+        raise ModelError("model: found no aif.control in the rollout's step, expected at least one")
+    for name in initial.keys() ^ step.keys():
+        where = ("before the rollout", "in the step") if name in initial else ("in the step", "before the rollout")
+        raise ModelError(
+            f"site '{name}': found a state {where[0]} but not {where[1]}, expected it in both (x_0 and x_t)"
+        )
+    for name, site in initial.items():
+        if site.size != step[name].size:
+            raise ModelError(
+                f"site '{name}': found {site.size} categories before the rollout and {step[name].size} in the step, "
+                "expected the same number"
+            )
+    names = [s.name for kind in ("parameter", "state", "control", "observation", "sensor") for s in sites[kind]]
+    for name in names:
+        if names.count(name) > 1:
+            raise ModelError(f"site '{name}': found in two roles, expected a name of its own for each site")
+    labelled = tuple(Site(n, s.size, s.labels or step[n].labels) for n, s in initial.items())
+    return Signature(
+        parameter=tuple(sites["parameter"]),
+        state=labelled,
+        control=tuple(sites["control"]),
+        observation=tuple(sites["observation"]),
+        sensor=tuple(sites["sensor"]),
+        preference=tuple(factor.name for factor in reading.factors),
+    )
+
+
+def _diagnose(model: Callable[..., Any], belief: Belief, horizon: Any, error: Exception) -> str:
+    """Find which value steers Python code, by running with one unknown at a time."""
+    names: list[str] = []
+    # Inside vmap what does not depend on the unknown stays a number; inside eval_shape nothing would.
+    unknown = np.arange(1, 3)
+
+    def run(culprit: str, token: Any) -> None:
+        def value(kind: str, name: str, size: int) -> Any:
+            names.append(name)
+            return token if name == culprit else jnp.asarray(0)
+
+        steps = token if culprit == "horizon" else jnp.asarray(horizon)
+        read(model, belief, steps, value, token if culprit == "t" else jnp.asarray(1))
+
+    what = "model"
+    with jax.core.eval_context():
+        belief = jax.tree.map(lambda a: jnp.full(jnp.shape(a), 1 / jnp.shape(a)[-1]), belief)
+        with contextlib.suppress(Exception):  # zeros may fail for other reasons; the first error is reported
+            run("", None)
+        for candidate in [*dict.fromkeys(names), "t", "horizon"]:
+            try:
+                jax.vmap(functools.partial(run, candidate))(unknown)
+            except STEERING:
+                what = candidate if candidate in ("t", "horizon") else f"site '{candidate}'"
+                break
+            except Exception:  # another failure: not the one looked for
+                continue
+    where = _user_line(error)
+    if isinstance(error, jax.errors.TracerArrayConversionError):
+        return (
+            f"{what}: its value indexes a NumPy array or enters a NumPy function{where}; expected JAX arrays: wrap the "
+            "table in jnp.asarray"
+        )
+    return (
+        f"{what}: its value steers Python code (an `if`, `int()` or loop){where}; expected array code, as in "
+        "jnp.where(t == horizon, a, b)"
+    )
+
+
+def _user_line(error: Exception) -> str:
+    """The line of user code that failed: the innermost frame outside JAX, NumPyro and this package."""
+    outside = ("/jax/", "/numpyro/", "/npro_aif/", "/numpy/")
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+        if not any(part in frame.filename for part in outside):
+            return f" at line {frame.lineno} of {frame.filename}: {frame.line}"
+    return ""
+
+
+def check_carry(reading: Reading, signature: Signature) -> None:
+    """The carry must be the same function of the new state as it was of the present one."""
+    before, after = reading.carries[0]
+    first, returned = str(jax.tree.structure(before)), str(jax.tree.structure(after))
+    if first != returned:
+        raise ModelError(f"rollout: the step returned a carry of structure {returned}, expected the first's, {first}")
+    for old, new in zip(jax.tree.leaves(before), jax.tree.leaves(after), strict=True):
+        ndim = max(jnp.ndim(old), jnp.ndim(new), -NEXT)
+        old, new = (jnp.reshape(a, (1,) * (ndim - jnp.ndim(a)) + jnp.shape(a)) for a in (old, new))
+        for axis in range(-ndim, 0):
+            if new.shape[axis] > 1 and axis not in (NEXT, THETA):
+                raise ModelError(
+                    f"rollout: the step's carry depends on {axis_name(axis, signature)}, expected a function of the "
+                    "new states; put what the next step needs into a state site"
+                )
+        if is_concrete(old, new) and not np.allclose(old, np.swapaxes(np.asarray(new), NEXT, STATE)):
+            raise ModelError(
+                "rollout: the step returned a carry that is not the same function of the new states as the first "
+                f"carry was of the initial states ({', '.join(s.name for s in signature.state)})"
+            )
+
+
+class ScalarRuns(NamedTuple):
+    """Random assignments of all sites, and where each lies on the axes."""
+
+    values: dict[str, Array]  # by full name, (n,)
+    t: Array  # (n,)
+    flat: dict[int, np.ndarray]  # by axis, (n,)
+
+
+def scalar_runs(signature: Signature, num_steps: int, theta: np.ndarray) -> ScalarRuns:
+    """Draw assignments.
+
+    :param theta: the parameters on their axis, flat indices.
+    """
+    rng = np.random.default_rng(0)
+    flat: dict[int, np.ndarray] = {TIME: rng.integers(0, num_steps, SCALAR_CHECKS)}
+    values: dict[str, Array] = {}
+    for axis, (sites, suffix) in site_axes(signature).items():
+        flat[axis] = rng.integers(0, len(theta) if axis == THETA else product(sites), SCALAR_CHECKS)
+        drawn = theta[flat[axis]] if axis == THETA else flat[axis]
+        values |= {name + suffix: value for name, value in split(drawn, sites).items()}
+    return ScalarRuns(jax.device_put(values), jnp.asarray(flat[TIME] + 1), flat)
+
+
+def recorded(reading: Reading) -> list[Any]:
+    """The tables of a reading in program order of draws, then factors."""
+    return [d.index if d.log is None else d.log for d in reading.draws] + [f.log for f in reading.factors]
+
+
+def run_scalars(
+    model: Callable[..., Any], belief: Belief, horizon: Any, values: dict[str, Array], t: Array
+) -> list[Any]:
+    """The rows that single site values give, for a batch of assignments."""
+
+    def run(assignment: dict[str, Any], t: Any) -> list[Any]:
+        return recorded(read(model, belief, horizon, lambda kind, name, size: assignment[name], t))
+
+    return jax.vmap(run)(values, t)
+
+
+def check_against_scalars(reading: Reading, scalars: list[Any], flat: dict[int, np.ndarray]) -> None:
+    """Compare the tables with plain scalar runs at random assignments: an index that broadcasts wrongly shows."""
+    names = [f"site '{d.names[0]}'" for d in reading.draws] + [f"preference '{f.name}'" for f in reading.factors]
+    has_outcome = [d.log is not None for d in reading.draws] + [False] * len(reading.factors)
+    for name, table, scalar, outcome in zip(names, recorded(reading), scalars, has_outcome, strict=True):
+        table, batch = np.asarray(table), table.shape[: table.ndim - outcome]
+        index = tuple(
+            flat[axis] if size > 1 and axis in flat else np.zeros(SCALAR_CHECKS, int)
+            for axis, size in zip(range(-len(batch), 0), batch, strict=True)
+        )
+        picked = table[index] if batch else np.broadcast_to(table, scalar.shape)
+        if outcome:  # log-probabilities of what is nearly impossible may differ in rounding
+            picked, scalar = np.exp(picked), np.exp(scalar)
+        if picked.shape != scalar.shape or not np.allclose(picked, scalar, atol=CHECK_TOLERANCE, rtol=CHECK_TOLERANCE):
+            raise ModelError(
+                f"{name}: an index broadcasts wrongly: found other numbers for arrays of site values than for single "
+                "values, expected TABLE[x, u] with the outcome last, not TABLE[:, x]"
+            )
+
+
+def check_type(belief: Any, name: str = "belief") -> None:
+    """Refuse what is not a belief made of arrays."""
+    if not isinstance(belief, Belief):
+        raise ModelError(f"{name}: found {type(belief).__name__}, expected aif.Belief(parameter, state)")
+    for field, table in zip(Belief._fields, belief, strict=True):
+        if not hasattr(table, "shape"):
+            raise ModelError(f"{name}.{field}: found {type(table).__name__}, expected an array")
+
+
+def check_belief(belief: Belief, signature: Signature | None = None, name: str = "belief") -> None:
+    """Refuse a belief of the wrong shape, or (where its numbers are known) that does not sum to one."""
+    check_type(belief, name)
+    shapes = jnp.shape(belief.parameter), jnp.shape(belief.state)
+    if len(shapes[0]) != 1 or len(shapes[1]) != 2 or shapes[0][0] != shapes[1][0]:
+        raise ModelError(
+            f"{name}: found parameter of shape {shapes[0]} and state of shape {shapes[1]}, expected (Θ,) and (Θ, X)"
+        )
+    if signature is not None and shapes[1] != (signature.num_parameters, signature.num_states):
+        raise ModelError(
+            f"{name}: found state of shape {shapes[1]}, expected ({signature.num_parameters}, {signature.num_states}) "
+            f"for the parameters {[s.name for s in signature.parameter]} and the states "
+            f"{[s.name for s in signature.state]}"
+        )
+    if not is_concrete(belief):
+        return
+    parameter, state = np.asarray(belief.parameter), np.asarray(belief.state)
+    if not abs(parameter.sum() - 1) <= ROW_SUM_TOLERANCE:
+        raise ModelError(f"{name}.parameter: found a row that sums to {parameter.sum():.6g}, expected 1")
+    totals = state.sum(-1)
+    wrong = ~(np.abs(totals - 1) <= ROW_SUM_TOLERANCE)
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        raise ModelError(f"{name}.state: found that row {row} sums to {totals[row]:.6g}, expected 1")
+    for field, table in (("parameter", parameter), ("state", state)):
+        if (table < 0).any():
+            raise ModelError(f"{name}.{field}: found a negative probability {table.min():.6g}, expected at least 0")
+
+
+def check_beliefs(beliefs: Belief, signature: Signature) -> None:
+    """Refuse a batch of beliefs, (B, Θ) and (B, Θ, X), in which one is wrong, and say which."""
+    parameter, state = np.asarray(beliefs.parameter), np.asarray(beliefs.state)
+    if state.shape[1:] == (signature.num_parameters, signature.num_states):
+        sums = np.concatenate([parameter.sum(-1).ravel(), state.sum(-1).ravel()])
+        if (np.abs(sums - 1) <= ROW_SUM_TOLERANCE).all() and parameter.min() >= 0 and state.min() >= 0:
+            return
+    for i, row in enumerate(zip(parameter, state, strict=True)):
+        check_belief(Belief(*row), signature, f"beliefs[{i}]")

@@ -1,0 +1,177 @@
+"""How mass moves in a deterministic world: where each (u, x, θ) leads, in the form that is fastest to follow.
+
+Where the parameters have only a few different outcomes among themselves at each (u, x), :class:`Rows` shifts whole
+rows of parameters, once for each of these groups; otherwise :class:`Routes` looks every entry up. Both push
+weights forward, pull values back, and tell how uncertain the next state is while θ is unknown.
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from npro_aif.tables.layout import INSIDE, control_first, time_slice
+from npro_aif.tables.numerics import is_concrete, neg_entropy, sum_last
+
+MOST_GROUPS = 4  # with more, looking every entry up is as fast
+MOST_BLOCKS = 8  # of controls that are looked at one after the other: more would take long to compile
+
+
+class Mixed(NamedTuple):
+    """The moves at which parameters differ in where they lead: in a large world far fewer than all."""
+
+    place: Array  # (R,) in a flat (U|1, X) table; those of all times
+    group: Array  # (T|1, R, Θ) the group of each θ there, or without T after at(t)
+
+
+@functools.partial(jax.tree_util.register_dataclass, data_fields=("target", "group", "mixed"), meta_fields=())
+@dataclass(frozen=True)
+class Rows:
+    """Groups of parameters with one outcome each, at every (u, x); at most of them there is but one group."""
+
+    target: Array  # (T|1, G, U|1, X|1) where each group leads, or without T after at(t)
+    group: Array | None  # (T|1, U|1, X, Θ) the group of each θ; None if there is but one
+    mixed: Mixed | None  # where there are several
+
+    def at(self, t: Array | int) -> Rows:
+        if self.group is None or self.mixed is None:
+            return Rows(time_slice(self.target, t), None, None)
+        mixed = Mixed(self.mixed.place, time_slice(self.mixed.group, t))
+        return Rows(time_slice(self.target, t), time_slice(self.group, t), mixed)
+
+    def select(self, theta: Array) -> Rows:
+        if self.group is None or self.mixed is None:
+            return self
+        mixed = Mixed(self.mixed.place, jnp.take(self.mixed.group, theta, axis=-1))
+        return Rows(self.target, jnp.take(self.group, theta, axis=-1), mixed)
+
+    def push(self, before: Array, policy: Array, size: int) -> Array:
+        """Σ_{u,x} before(x,θ) policy(x,u) [x' = where it leads], (X', Θ).
+
+        Controls go block by block, so that what is computed for a block, and for its gradient, stays in the cache.
+        """
+        num_states, num_parameters = before.shape
+        if self.target.shape[1] == 1:  # where it leads does not depend on the control
+            policy = policy.sum(1, keepdims=True)
+        targets = jnp.broadcast_to(self.target, (*self.target.shape[:2], num_states))
+        first, *others = targets.reshape(len(targets), -1)
+        chosen = policy.T.ravel()
+        result = jnp.zeros((size, num_parameters), before.dtype)
+        for controls in blocks(policy.shape[1]):
+            rows = slice(controls.start * num_states, controls.stop * num_states)
+            part = chosen[rows, None] * jnp.concatenate([before] * (controls.stop - controls.start))
+            if self.group is not None:
+                part = jnp.where(self.group.reshape(-1, num_parameters)[rows] == 0, part, 0.0)
+            result = result.at[first[rows]].add(part, mode=INSIDE)
+        if self.mixed is not None:
+            place, group = self.mixed
+            part = chosen[place, None] * before[place % num_states]
+            for g, target in enumerate(others, start=1):
+                result = result.at[target[place]].add(jnp.where(group == g, part, 0.0), mode=INSIDE)
+        return result
+
+    def pull(self, value: Array) -> Array:
+        """value(x', θ) at where each (u, x, θ) leads, (U|1, X|1, Θ)."""
+        first, *others = self.target
+        found = value.at[first.ravel()].get(mode=INSIDE)
+        if self.mixed is not None:
+            place, group = self.mixed
+            part = found[place]
+            for g, target in enumerate(others, start=1):
+                part = jnp.where(group == g, value.at[target.ravel()[place]].get(mode=INSIDE), part)
+            found = found.at[place].set(part, mode=INSIDE)
+        return found.reshape(*first.shape, -1)
+
+    def spread(self, weight: Array) -> Array:
+        """q(x) H[q(x'|x,u)] with θ summed out under the weight q(θ,x), (X, Θ): (U|1, X)."""
+        if self.mixed is None:  # all θ agree on the next state: there is nothing to be uncertain of
+            return jnp.zeros((1, len(weight)), weight.dtype)
+        place, group = self.mixed
+        here = weight[place % len(weight)]
+        parts = (sum_last(jnp.where(group == g, here, 0.0)) for g in range(len(self.target)))
+        found = jnp.zeros(self.target.shape[1] * len(weight), weight.dtype)
+        found = found.at[place].set(neg_entropy(sum_last(here)) - sum(map(neg_entropy, parts)), mode=INSIDE)
+        return found.reshape(-1, len(weight))
+
+
+def blocks(num_controls: int) -> list[slice]:
+    """The controls in at most :data:`MOST_BLOCKS` parts of the same size, but for the last.
+
+    >>> blocks(2), blocks(20)[-1]
+    ([slice(0, 1, None), slice(1, 2, None)], slice(18, 20, None))
+    """
+    size = -(-num_controls // MOST_BLOCKS)
+    return [slice(start, min(start + size, num_controls)) for start in range(0, num_controls, size)]
+
+
+@functools.partial(jax.tree_util.register_dataclass, data_fields=("place", "group"), meta_fields=("num_groups",))
+@dataclass(frozen=True)
+class Routes:
+    """Every (u, x, θ) by itself."""
+
+    place: Array  # (T|1, U|1, X, Θ) where it leads in a flat (X', Θ) table, or without T after at(t)
+    group: Array  # (T|1, U|1, X, Θ) where it counts in a flat (group, X) table
+    num_groups: int  # of outcomes that the θ have among themselves at one (u, x), at most
+
+    def at(self, t: Array | int) -> Routes:
+        return Routes(time_slice(self.place, t), time_slice(self.group, t), self.num_groups)
+
+    def push(self, before: Array, policy: Array, size: int) -> Array:
+        """As in :class:`Rows`."""
+        result = jnp.zeros(size * before.shape[1], before.dtype)
+        places = jnp.broadcast_to(self.place, (policy.shape[1], *before.shape))
+        for place, probs in zip(places, policy.T, strict=True):  # one by one is faster than at once
+            result = result.at[place.ravel()].add((probs[:, None] * before).ravel(), mode=INSIDE)
+        return result.reshape(size, before.shape[1])
+
+    def pull(self, value: Array) -> Array:
+        """As in :class:`Rows`."""
+        return value.ravel().at[self.place].get(mode=INSIDE)
+
+    def spread(self, weight: Array) -> Array:
+        """As in :class:`Rows`."""
+        empty = jnp.zeros(self.num_groups * len(weight), weight.dtype)
+        flow = jnp.stack([empty.at[place.ravel()].add(weight.ravel(), mode=INSIDE) for place in self.group])
+        return neg_entropy(sum_last(weight)) - neg_entropy(flow).reshape(-1, self.num_groups, len(weight)).sum(1)
+
+
+def find_rows(index: Array) -> Rows | None:
+    """The groups of a transition's index table (T|1, Θ|1, X|1, U|1); None if they are many, or not known yet."""
+    moves = control_first(index)
+    if index.shape[1] == 1:
+        return Rows(moves[..., 0][:, None], None, None)
+    if not is_concrete(index) or moves.shape[2] == 1:
+        return None
+    rank = _rank_last(moves)
+    count = int(rank.max()) + 1
+    if count > MOST_GROUPS:
+        return None
+    target = [jnp.where(rank == g, moves, 0).max(-1) for g in range(count)]
+    group = rank.astype(jnp.int8)
+    place = np.flatnonzero(np.asarray((rank > 0).any((0, 3))))
+    mixed = Mixed(jnp.asarray(place, jnp.int32), group.reshape(len(group), -1, group.shape[-1])[:, place])
+    return Rows(jnp.stack(target, axis=1), group, mixed)
+
+
+def find_routes(index: Array, size: int, num_parameters: int, num_states: int) -> Routes:
+    """The routes of any index table (T|1, Θ|1, X|1, U|1)."""
+    moves = control_first(index)
+    moves = jnp.broadcast_to(moves, (*moves.shape[:2], num_states, num_parameters))
+    place = moves * num_parameters + jnp.arange(num_parameters, dtype=index.dtype)
+    group = _rank_last(moves) * num_states + jnp.arange(num_states, dtype=index.dtype)[:, None]
+    return Routes(place, group, min(num_parameters, size))
+
+
+def _rank_last(index: Array) -> Array:
+    """For each entry, the rank of its value among the different values along the last axis (0, 1, …)."""
+    order = jnp.argsort(index, axis=-1, stable=True)
+    ordered = jnp.take_along_axis(index, order, -1)
+    fresh = jnp.diff(ordered, axis=-1, prepend=ordered[..., :1]) != 0
+    rank = jnp.cumsum(fresh, axis=-1, dtype=index.dtype)
+    return jnp.put_along_axis(jnp.zeros_like(rank), order, rank, -1, inplace=False)

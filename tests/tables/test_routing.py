@@ -1,0 +1,89 @@
+"""Routes of deterministic worlds, in every form, against loops over every (u, x, θ)."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from npro_aif.tables.kernels import Dense, Index, Kernel
+from npro_aif.tables.routing import MOST_GROUPS, Routes, Rows, find_routes, find_rows
+
+PARAMETERS, STATES, CONTROLS = 8, 7, 19  # more controls than blocks
+TIMES = 2
+
+
+def moves(outcomes: int, axes: str = "tixu") -> np.ndarray:
+    """An index table (T|1, Θ|1, X|1, U|1) whose θ have so many different outcomes at one (x, u) at most."""
+    rng = np.random.default_rng(outcomes)
+    sizes = {"t": TIMES, "i": PARAMETERS, "x": STATES, "u": CONTROLS}
+    shape = tuple(size if axis in axes else 1 for axis, size in sizes.items())
+    choices = rng.integers(STATES, size=(outcomes, shape[0], 1, *shape[2:]))
+    return np.take_along_axis(
+        np.broadcast_to(choices, (outcomes, *shape)), rng.integers(outcomes, size=(1, *shape)), axis=0
+    )[0].astype(np.int32)
+
+
+def kernels(table: np.ndarray) -> dict[str, Kernel]:
+    """The same moves in every form, at time 1."""
+    index = jnp.asarray(table)
+    t = min(1, len(table) - 1)
+    found: dict[str, Any] = {
+        "dense": Dense(Index(index, STATES).table()).prepared(),
+        "unprepared": Index(index, STATES),
+        "routes": Index(index, STATES, find_routes(index, STATES, PARAMETERS, STATES)),
+    }
+    if (rows := find_rows(index)) is not None:
+        found["rows"] = Index(index, STATES, rows)
+    return {name: kernel.at(t) for name, kernel in found.items()}
+
+
+@pytest.mark.parametrize("axes", ["tixu", "xu", "u", "ix"])
+@pytest.mark.parametrize("outcomes", [2, 8])
+def test_every_form_moves_the_same_mass(outcomes: int, axes: str) -> None:
+    table = moves(outcomes, axes)
+    rng = np.random.default_rng(0)
+    before = jnp.asarray(rng.random((STATES, PARAMETERS)), jnp.float32)
+    policy = jnp.asarray(rng.random((STATES, CONTROLS)), jnp.float32)
+    value = jnp.asarray(rng.random((STATES, PARAMETERS)), jnp.float32)
+    mass = jnp.asarray(rng.random((STATES, PARAMETERS)), jnp.float32)
+    full = np.broadcast_to(table[min(1, len(table) - 1)], (PARAMETERS, STATES, CONTROLS))
+    pushed, pulled = np.zeros((STATES, PARAMETERS)), np.zeros((CONTROLS, STATES, PARAMETERS))
+    flow = np.zeros((CONTROLS, STATES, STATES))
+    for (theta, x, u), outcome in np.ndenumerate(full):
+        pushed[outcome, theta] += before[x, theta] * policy[x, u]
+        pulled[u, x, theta] = value[outcome, theta]
+        flow[u, x, outcome] += mass[x, theta]
+    share = flow / flow.sum(-1, keepdims=True)
+    entropy = -(share * np.log(np.where(share > 0, share, 1))).sum(-1) * mass.sum(-1)
+    to_before = np.einsum("xu,uxi->xi", policy, pulled)  # what pushes are weighed with comes back as it is pulled
+    to_policy = np.einsum("xi,uxi->xu", before, pulled)
+    for name, kernel in kernels(table).items():
+        found, gradient = jax.vjp(kernel.push, before, policy)
+        np.testing.assert_allclose(found, pushed, rtol=1e-5, err_msg=name)
+        for part, expected in zip(gradient(value), (to_before, to_policy), strict=True):
+            np.testing.assert_allclose(part, expected, rtol=1e-5, err_msg=name)
+        spread = np.broadcast_to(kernel.spread(mass), entropy.shape)
+        np.testing.assert_allclose(spread, entropy, atol=1e-5, err_msg=name)
+        found = np.broadcast_to(kernel.pull(value), pulled.shape)
+        np.testing.assert_allclose(found, pulled, rtol=1e-6, err_msg=name)
+
+
+def test_few_outcomes_go_by_rows_and_many_by_routes() -> None:
+    few, many = (jnp.asarray(moves(count)) for count in (2, 8))
+    assert isinstance(find_rows(few), Rows)
+    assert find_rows(many) is None
+    kernel = Index(many, STATES).prepared().routed(PARAMETERS, STATES)
+    assert isinstance(kernel.routing, Routes)
+    assert kernel.routing.num_groups > MOST_GROUPS
+
+
+def test_selected_parameters_keep_their_groups() -> None:
+    kernel = Index(jnp.asarray(moves(3)), STATES).prepared()
+    theta = jnp.array([4, 1, 1])
+    before = jnp.asarray(np.random.default_rng(0).random((STATES, PARAMETERS)), jnp.float32)
+    policy = jnp.asarray(np.random.default_rng(1).random((STATES, CONTROLS)), jnp.float32)
+    everything = kernel.at(0).push(before, policy)
+    found = kernel.select(theta).at(0).push(before[:, theta], policy)
+    np.testing.assert_allclose(found, everything[:, theta], rtol=1e-6)
