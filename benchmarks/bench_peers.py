@@ -57,7 +57,8 @@ def episodes_of(task_name: str, method: str, horizon: int, episodes: int, gigaby
 def _run(task_name: str, method: str, horizon: int, episodes: int, pipe: Connection) -> None:
     from npro_aif import baselines
     from npro_aif.acting.episodes import tie_key
-    from npro_aif.experiments.tasks import Settings, make_task, vfe_agent
+    from npro_aif.experiments.agents import vfe_agent
+    from npro_aif.experiments.tasks import Settings, make_task
     from npro_aif.solvers import CoordinateSolver
 
     task = make_task(task_name)

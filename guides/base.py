@@ -1,45 +1,81 @@
-"""What the two table guides share: a program over ``numpyro.param`` logits, and its exact free energy."""
+"""What table guides share: a program over ``numpyro.param`` tables that know their axes, and its exact free energy."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpyro
 from jax import Array
+from numpyro.distributions import constraints
+from numpyro.handlers import seed, substitute, trace
 
+from npro_aif.belief import Belief
 from npro_aif.errors import GuideError
 from npro_aif.inference.objectives import Objective
 from npro_aif.inference.posterior import Posterior
-from npro_aif.language import Belief, default_horizon
-from npro_aif.program.program import World, program_of
+from npro_aif.language import default_horizon
+from npro_aif.program.program import program_of
 from npro_aif.program.signature import Site
+from npro_aif.tables.world import World
 
-Initial = Callable[[Array], Array]  # key → the first value of a parameter
+
+class Table(NamedTuple):
+    """One parameter of a guide, and what it stands for: nothing is ever read off its name."""
+
+    role: str  # "parameter", "control", "state", "observation", or "other"
+    axes: tuple[str, ...]  # what each axis runs over: "time", "parameter", or anything else
+    shape: tuple[int, ...]
+    initial: Callable[[Array, tuple[int, ...]], Array]  # (key, shape) → its first value
+    constraint: Any = constraints.real  # as of numpyro.param
+
+    def first(self, key: Array) -> Array:
+        """Its first value."""
+        return self.initial(key, self.shape)
+
+    def axis(self, name: str) -> int | None:
+        """Where an axis lies; None if there is none of that name."""
+        return self.axes.index(name) if name in self.axes else None
+
+
+def zeros(key: Array, shape: tuple[int, ...]) -> Array:
+    """A first value that does not depend on the key."""
+    return jnp.zeros(shape)
+
+
+Params = Mapping[str, Array]  # a guide's parameters by name, as numpyro.param holds them (constrained)
 
 
 class TableGuide(ABC):
-    """A guide whose factors are tables of logits, laid out for one model.
+    """A guide whose factors are tables, laid out for one model.
 
     :param model: the program whose sites the guide draws.
     """
 
     scope: str  # over what the epistemic priors run: "sequence" or "temporal"
-    checks_beliefs = False  # whether :meth:`check` looks at the belief, so that it is called for every plan
+    checks_beliefs: ClassVar[bool] = False  # whether :meth:`check` looks at the belief, and is called for every plan
+    any_horizon: ClassVar[bool] = False  # whether steps beyond a horizon can be masked, so that one function serves all
+    closed_form: ClassVar[bool] = False  # whether coordinate updates know its factors (see TemporalGuide)
 
     def __init__(self, model: Callable[..., Any]):
         self.model = model
 
-    @abstractmethod
-    def parameters(self, world: World, num_steps: int) -> dict[str, tuple[tuple[int, ...], Initial]]:
-        """The shape and the first value of every table of logits."""
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Take back the closed form where a class has another posterior and does not claim one."""
+        super().__init_subclass__(**kwargs)
+        if "posterior" in vars(cls) and "closed_form" not in vars(cls):
+            cls.closed_form = False
 
     @abstractmethod
-    def posterior(self, world: World, params: Mapping[str, Array], num_steps: int) -> Posterior:
-        """The tables that the logits stand for."""
+    def tables(self, world: World, num_steps: int) -> dict[str, Table]:
+        """Every parameter by its name."""
+
+    @abstractmethod
+    def posterior(self, world: World, params: Params, num_steps: int) -> Posterior:
+        """The posterior that the parameters stand for."""
 
     @abstractmethod
     def draw(self, world: World, posterior: Any, num_steps: int) -> None:
@@ -49,55 +85,55 @@ class TableGuide(ABC):
         """Refuse a world that this factorisation cannot describe."""
 
     def first_params(self, key: Array, world: World, num_steps: int) -> dict[str, Array]:
-        """The first value of every table of logits."""
-        parameters = self.parameters(world, num_steps)
-        keys = jax.random.split(key, len(parameters))
-        return {name: initial(k) for k, (name, (_, initial)) in zip(keys, parameters.items(), strict=True)}
+        """The first value of every parameter."""
+        tables = self.tables(world, num_steps)
+        keys = jax.random.split(key, len(tables))
+        return {name: table.first(k) for k, (name, table) in zip(keys, tables.items(), strict=True)}
 
-    def loss_function(
-        self, objective: Objective, world: World, num_steps: int
-    ) -> Callable[[Mapping[str, Array]], Array]:
-        """F as a function of the logits alone."""
+    def loss_function(self, objective: Objective, world: World, num_steps: int) -> Callable[[Params], Array]:
+        """F as a function of the parameters alone."""
         return lambda params: objective.free_energy(world, self.posterior(world, params, num_steps))
+
+    def sample(
+        self, world: World, posterior: Any, params: Params, key: Array, num_samples: int, num_steps: int
+    ) -> dict[str, Array]:
+        """Draws by site, stacked over time, by running :meth:`draw` under NumPyro."""
+
+        def run(key: Array) -> dict[str, Array]:
+            with trace() as sites, seed(rng_seed=key), substitute(data=dict(params)):
+                self.draw(world, posterior, num_steps)
+            return _stacked(sites, world, num_steps)
+
+        return jax.vmap(run)(jax.random.split(key, num_samples))
 
     def __call__(self, belief: Belief, horizon: int | None = None) -> None:
         horizon = default_horizon(self.model) if horizon is None else horizon
-        world = self.world(self.model, belief, horizon)
+        world = program_of(self.model, belief, horizon).world(belief, horizon)
         self.check(world, int(horizon))
         params = {
-            name: numpyro.param(name, initial) for name, (_, initial) in self.parameters(world, int(horizon)).items()
+            name: numpyro.param(name, table.first, constraint=table.constraint)
+            for name, table in self.tables(world, int(horizon)).items()
         }
         self.draw(world, self.posterior(world, params, int(horizon)), int(horizon))
 
-    def world(self, model: Callable[..., Any], belief: Belief, horizon: int) -> World:
-        return program_of(model, belief, horizon).world(belief, horizon)
-
-    def free_energy(
-        self,
-        objective: Objective,
-        model: Callable[..., Any],
-        params: Mapping[str, Array],
-        belief: Belief,
-        horizon: int | None = None,
-    ) -> Array:
-        """F with the given logits: what ``Objective.loss`` returns for this guide."""
+    def world_and_posterior(
+        self, model: Callable[..., Any], params: Params, belief: Belief, horizon: int | None = None
+    ) -> tuple[World, Posterior]:
+        """What ``Objective.loss`` evaluates for this guide, in place of enumerating it."""
         horizon = default_horizon(model) if horizon is None else horizon
-        world = self.world(model, belief, horizon)
+        world = program_of(model, belief, horizon).world(belief, horizon)
         self.check_params(world, params, int(horizon))
-        return objective.free_energy(world, self.posterior(world, params, int(horizon)))
+        return world, self.posterior(world, params, int(horizon))
 
-    def check_params(self, world: World, params: Mapping[str, Array], num_steps: int) -> None:
-        """Refuse logits that are missing or have another shape than the model's sites ask for."""
-        for name, (shape, _) in self.parameters(world, num_steps).items():
+    def check_params(self, world: World, params: Params, num_steps: int) -> None:
+        """Refuse parameters that are missing or have another shape than the model's sites ask for."""
+        for name, table in self.tables(world, num_steps).items():
             if name not in params:
-                raise GuideError(f"guide: found no parameter '{name}', expected logits of shape {shape}")
-            if jnp.shape(params[name]) != shape:
-                raise GuideError(f"guide: parameter '{name}' has shape {jnp.shape(params[name])}, expected {shape}")
-
-
-def lookup(table: Array, *index: Any) -> Array:
-    """table[index], where an axis of size 1 stands for all values."""
-    return table[tuple(0 if size == 1 else i for size, i in zip(table.shape, index, strict=False))]
+                raise GuideError(f"guide: found no parameter '{name}', expected logits of shape {table.shape}")
+            if jnp.shape(params[name]) != table.shape:
+                raise GuideError(
+                    f"guide: parameter '{name}' has shape {jnp.shape(params[name])}, expected {table.shape}"
+                )
 
 
 def named(sites: tuple[Site, ...], suffix: str = "") -> dict[str, Callable[[Any], Array]]:
@@ -111,3 +147,13 @@ def _drawer(name: str) -> Callable[[Any], Array]:
 
 def sizes(sites: tuple[Site, ...]) -> list[int]:
     return [site.size for site in sites]
+
+
+def _stacked(sites: dict[str, Any], world: World, num_steps: int) -> dict[str, Array]:
+    """A trace's values by site, over time."""
+    signature = world.signature
+    values = {site.name: sites[site.name]["value"] for site in signature.parameter}
+    for role, first in (("state", 0), ("control", 1), ("observation", 1)):
+        for site in signature.sites(role):
+            values[site.name] = jnp.stack([sites[f"{site.name}_{t}"]["value"] for t in range(first, num_steps + 1)])
+    return values

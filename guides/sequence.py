@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
 
 import jax
@@ -11,15 +11,16 @@ import numpy as np
 from jax import Array
 
 from npro_aif.errors import GuideError
-from npro_aif.guides.base import Initial, TableGuide, named, sizes
+from npro_aif.guides.base import Params, Table, TableGuide, named, sizes, zeros
 from npro_aif.inference.objectives import Objective
 from npro_aif.inference.sequence import FLOOR, SequencePosterior, SequenceTables, sequence_tables
 from npro_aif.language import chain
-from npro_aif.program.program import World
+from npro_aif.numerics import NEVER, is_concrete
 from npro_aif.program.signature import Site, join
-from npro_aif.tables.numerics import NEVER, is_concrete
+from npro_aif.sizes import MOST_SEQUENCE_LOGITS
+from npro_aif.tables.world import World
 
-MAX_PARAMETERS = 4_000_000  # a step on tables beyond this takes over 30 ms, and T + 1 would not fit at all
+CONTROL, STATE, EMISSION = "control_logits", "state_logits", "emission_logits"  # the guide's own names
 
 
 class Prepared(NamedTuple):
@@ -54,7 +55,7 @@ class SequenceGuide(TableGuide):
         self,
         model: Callable[..., Any],
         support: Literal["model", "all"] = "model",
-        max_parameters: int = MAX_PARAMETERS,
+        max_parameters: int = MOST_SEQUENCE_LOGITS,
     ):
         super().__init__(model)
         if support not in ("model", "all"):
@@ -68,19 +69,18 @@ class SequenceGuide(TableGuide):
             n**num_steps for n in (signature.num_controls, signature.num_states, signature.num_observations)
         )
         return {
-            "control_logits": (num_u,),
-            "state_logits": (num_u, num_x),
-            "emission_logits": (num_x, num_y, world.parameter.shape[0]),
+            CONTROL: (num_u,),
+            STATE: (num_u, num_x),
+            EMISSION: (num_x, num_y, world.parameter.shape[0]),
         }
 
-    def parameters(self, world: World, num_steps: int) -> dict[str, tuple[tuple[int, ...], Initial]]:
+    def tables(self, world: World, num_steps: int) -> dict[str, Table]:
         shapes = self.shapes(world, num_steps)
-        first: dict[str, Initial] = {
-            "control_logits": lambda key: jax.random.normal(key, shapes["control_logits"]),
-            "state_logits": lambda key: jnp.zeros(shapes["state_logits"]),  # relative to the dynamics
-            "emission_logits": lambda key: jnp.zeros(shapes["emission_logits"]),  # uniform
+        return {
+            CONTROL: Table("control", ("plan",), shapes[CONTROL], jax.random.normal),
+            STATE: Table("state", ("plan", "states"), shapes[STATE], zeros),  # relative to the dynamics
+            EMISSION: Table("observation", ("states", "sights", "parameter"), shapes[EMISSION], zeros),  # uniform
         }
-        return {name: (shape, first[name]) for name, shape in shapes.items()}
 
     def check(self, world: World, num_steps: int) -> None:
         shapes = self.shapes(world, num_steps)
@@ -108,22 +108,20 @@ class SequenceGuide(TableGuide):
             jnp.where(tables.emission > NEVER / 2, 0.0, NEVER),
         )
 
-    def loss_function(
-        self, objective: Objective, world: World, num_steps: int
-    ) -> Callable[[Mapping[str, Array]], Array]:
+    def loss_function(self, objective: Objective, world: World, num_steps: int) -> Callable[[Params], Array]:
         prepared = self.prepare(world, num_steps)  # once, not at every step
         return lambda params: objective.free_energy(world, self.posterior(world, params, num_steps, prepared))
 
     def posterior(
-        self, world: World, params: Mapping[str, Array], num_steps: int, prepared: Prepared | None = None
+        self, world: World, params: Params, num_steps: int, prepared: Prepared | None = None
     ) -> SequencePosterior:
         """:param prepared: what :meth:`prepare` returned, where it is at hand already."""
         prepared = self.prepare(world, num_steps) if prepared is None else prepared
-        emission = params["emission_logits"] + prepared.emission
+        emission = params[EMISSION] + prepared.emission
         flat = emission.reshape(emission.shape[0], -1)
         return SequencePosterior(
-            jax.nn.log_softmax(params["control_logits"] + prepared.control),
-            jax.nn.log_softmax(params["state_logits"] + prepared.state),
+            jax.nn.log_softmax(params[CONTROL] + prepared.control),
+            jax.nn.log_softmax(params[STATE] + prepared.state),
             jax.nn.log_softmax(flat).reshape(emission.shape),
             prepared.tables,
         )

@@ -6,22 +6,28 @@ and keeps its support; what is not learned is the model itself.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax import Array
 
-from npro_aif.guides.base import Initial, TableGuide, lookup, named, sizes
+from npro_aif.guides.base import Params, Table, TableGuide, named, sizes, zeros
 from npro_aif.inference.temporal import TemporalPosterior
 from npro_aif.language import DeterministicCategorical, chain
-from npro_aif.program.program import World
+from npro_aif.numerics import masked_log_softmax
 from npro_aif.program.signature import Site, join, split
-from npro_aif.tables.kernels import Dense, Index, Kernel
-from npro_aif.tables.numerics import masked_log_softmax
+from npro_aif.tables.kernels import Kernel
+from npro_aif.tables.world import World
 
 FACTORS = ("parameter", "control", "state", "observation")
+PARAMETER, CONTROL, STATE = "parameter_logits", "control_logits", "state_logits"  # the guide's own names
+
+
+def observation_logits(site: str) -> str:
+    """The name of an observation site's table: none of the above, whatever the site is called."""
+    return f"observation_{site}_logits"
 
 
 class TemporalGuide(TableGuide):
@@ -39,6 +45,8 @@ class TemporalGuide(TableGuide):
     """
 
     scope = "temporal"
+    any_horizon = True
+    closed_form = True
 
     def __init__(self, model: Callable[..., Any], learn: Sequence[str] = FACTORS):
         super().__init__(model)
@@ -47,44 +55,59 @@ class TemporalGuide(TableGuide):
             raise ValueError(f"learn: found {learn!r}, expected some of {FACTORS}")
         self.learn = tuple(learn)
 
-    def parameters(self, world: World, num_steps: int) -> dict[str, tuple[tuple[int, ...], Initial]]:
-        num_parameters, num_states = world.initial.shape
-        shapes: dict[str, tuple[int, ...]] = {}
+    def tables(self, world: World, num_steps: int) -> dict[str, Table]:
+        (num_parameters, num_states), num_controls = world.initial.shape, world.num_controls
+        tables: dict[str, Table] = {}
         if "parameter" in self.learn:
-            shapes["parameter_logits"] = (num_parameters,)
-        if "control" in self.learn:
-            shapes["control_logits"] = (num_steps, num_states, world.control.shape[-1])
-        if "state" in self.learn and isinstance(world.state, Dense):
-            shapes["state_logits"] = (num_steps, num_parameters, num_states, world.control.shape[-1], world.state.size)
+            tables[PARAMETER] = Table("parameter", ("parameter",), (num_parameters,), zeros)
+        if "control" in self.learn:  # a uniform policy is a saddle of symmetric worlds
+            shape: tuple[int, ...] = (num_steps, num_states, num_controls)
+            tables[CONTROL] = Table("control", ("time", "state", "control"), shape, jax.random.normal)
+        if "state" in self.learn and world.state.learnable:
+            shape = (num_steps, num_parameters, num_states, num_controls, world.state.size)
+            tables[STATE] = Table("state", ("time", "parameter", "state", "control", "outcome"), shape, zeros)
         if "observation" in self.learn:
             for name, kernel in world.observation.items():
-                if isinstance(kernel, Dense):
-                    shapes[f"{name}_logits"] = (num_steps, num_parameters, num_states, kernel.size)
+                if kernel.learnable:
+                    shape = (num_steps, num_parameters, num_states, kernel.size)
+                    axes = ("time", "parameter", "state", "outcome")
+                    tables[observation_logits(name)] = Table("observation", axes, shape, zeros)
+        return tables
 
-        def first(name: str, shape: tuple[int, ...]) -> Initial:
-            if name == "control_logits":  # a uniform policy is a saddle of symmetric worlds
-                return lambda key: jax.random.normal(key, shape)
-            return lambda key: jnp.zeros(shape)
-
-        return {name: (shape, first(name, shape)) for name, shape in shapes.items()}
-
-    def posterior(self, world: World, params: Mapping[str, Array], num_steps: int) -> TemporalPosterior:
+    def posterior(self, world: World, params: Params, num_steps: int) -> TemporalPosterior:
         parameter = world.parameter
-        if "parameter_logits" in params:
-            parameter = masked_log_softmax(params["parameter_logits"] + parameter, parameter > -jnp.inf)
-        shape = (num_steps, world.initial.shape[1], world.control.shape[-1])
-        control = jnp.broadcast_to(world.control, shape)
-        if "control_logits" in params:
-            control = masked_log_softmax(params["control_logits"], control > -jnp.inf)
+        if PARAMETER in params:
+            parameter = masked_log_softmax(params[PARAMETER] + parameter, parameter > -jnp.inf)
+        control = jnp.broadcast_to(world.control, (num_steps, world.initial.shape[1], world.num_controls))
+        if CONTROL in params:
+            control = masked_log_softmax(params[CONTROL], control > -jnp.inf)
+
+        def learned(kernel: Any, name: str) -> Any:
+            return kernel.learned(params[name]) if name in params else kernel
+
         return TemporalPosterior(
             parameter=parameter,
             initial=world.initial,
             control=control,
-            state=_learned(world.state, params.get("state_logits")),
-            observation={
-                name: _learned(kernel, params.get(f"{name}_logits")) for name, kernel in world.observation.items()
-            },
+            state=learned(world.state, STATE),
+            observation={name: learned(k, observation_logits(name)) for name, k in world.observation.items()},
         )
+
+    def params_of(self, world: World, posterior: TemporalPosterior) -> dict[str, Array]:
+        """The logits that stand for a posterior, so that any solver can start from it and any plan be completed."""
+
+        def ratio(q: Array, p: Array) -> Array:
+            return jnp.where(q > -jnp.inf, q - jnp.where(p > -jnp.inf, p, 0.0), -jnp.inf)
+
+        params = {CONTROL: posterior.control, PARAMETER: ratio(posterior.parameter, world.parameter)}
+        if posterior.state is not world.state:
+            params[STATE] = ratio(posterior.state.table(), world.state.table())
+        for name, kernel in posterior.observation.items():
+            if kernel is not world.observation[name] and kernel.learnable:
+                logits = ratio(kernel.table(), world.observation[name].table())
+                shape = (posterior.num_steps, world.initial.shape[0], *logits.shape[2:])
+                params[observation_logits(name)] = jnp.broadcast_to(logits, shape)
+        return params
 
     def draw(self, world: World, posterior: TemporalPosterior, num_steps: int) -> None:
         signature = world.signature
@@ -102,20 +125,58 @@ class TemporalGuide(TableGuide):
             for site in signature.observation:
                 _draw_from(posterior.observation[site.name].at(t), (theta, x), (site,), t + 1)
 
+    def sample(
+        self, world: World, posterior: Any, params: Params, key: Array, num_samples: int, num_steps: int
+    ) -> dict[str, Array]:
+        """Draws by site along the time axis, from tables which may hold a part of the parameters only.
 
-def _learned(kernel: Kernel, logits: Array | None) -> Kernel:
-    """The kernel p tilted by logits: q ∝ p exp(logits) on p's support; p itself where there are none."""
-    if logits is None or isinstance(kernel, Index):
-        return kernel
-    return Dense(masked_log_softmax(kernel.log + logits, kernel.support))
+        All the noise is made at once: a generator inside the loop takes many times longer to compile.
+        """
+        noise = jax.random.uniform(key, (num_samples, 1 + num_steps, 2 + len(posterior.observation)))
+        return jax.vmap(lambda noise: _along_time(posterior, world, noise))(noise)
+
+
+def _along_time(posterior: TemporalPosterior, world: World, noise: Array) -> dict[str, Array]:
+    """One draw, site by site along the chain; noise (1+T, 2 + the number of observation sites)."""
+    row = _choose(jnp.exp(posterior.parameter), noise[0, 0])
+    first = _choose(jnp.exp(posterior.initial[row]), noise[0, 1])
+
+    def step(x: Array, inputs: tuple[Array, Array]) -> tuple[Array, tuple[Array, Array, dict[str, Array]]]:
+        t, noise = inputs
+        u = _choose(jnp.exp(posterior.control[t, x]), noise[0])
+        x = _outcome(posterior.state.at(t), noise[1], row, x, u)
+        seen = {
+            name: _outcome(kernel.at(t), noise[2 + i], row, x)
+            for i, (name, kernel) in enumerate(posterior.observation.items())
+        }
+        return x, (u, x, seen)
+
+    _, (u, x, seen) = jax.lax.scan(step, first, (jnp.arange(len(noise) - 1), noise[1:]))
+    signature = world.signature
+    states = split(jnp.append(first, x), signature.state)
+    return split(world.theta[row], signature.parameter) | states | split(u, signature.control) | seen
+
+
+def _outcome(kernel: Kernel, noise: Array, *given: Array) -> Array:
+    """Draw from one slice of a kernel; the flat value."""
+    certain = kernel.certain(*given)
+    return _choose(kernel.row(*given), noise) if certain is None else certain
+
+
+def _choose(probs: Array, noise: Array) -> Array:
+    """The category in which a uniform number falls: never one of probability zero."""
+    cumulative = jnp.cumsum(probs)
+    below_total = jnp.nextafter(cumulative[-1], jnp.zeros_like(cumulative[-1]))
+    return jnp.argmax(cumulative > jnp.minimum(noise * cumulative[-1], below_total))
 
 
 def _draw_from(kernel: Kernel, given: tuple[Array, ...], sites: tuple[Site, ...], t: int) -> Array:
-    """Draw sites from one slice of a kernel; returns their flat value."""
+    """Draw sites from one slice of a kernel under NumPyro; returns their flat value."""
     draws = named(sites, f"_{t}")
-    if isinstance(kernel, Index):
-        outcome = split(lookup(kernel.index, *given), sites)
-        for site in sites:
-            draws[site.name](DeterministicCategorical(outcome[site.name], site.size))
-        return join(outcome, sites)
-    return join(chain(draws, sizes(sites), jnp.exp(lookup(kernel.log, *given))), sites)
+    certain = kernel.certain(*given)
+    if certain is None:
+        return join(chain(draws, sizes(sites), kernel.row(*given)), sites)
+    outcome = split(certain, sites)
+    for site in sites:
+        draws[site.name](DeterministicCategorical(outcome[site.name], site.size))
+    return certain

@@ -8,12 +8,12 @@ from npro_aif import guides
 from npro_aif.acting.agent import Agent
 from npro_aif.acting.episodes import Episode, Outcomes, run_episodes
 from npro_aif.acting.filter import update_belief
+from npro_aif.belief import Belief
 from npro_aif.errors import GuideError, ImpossibleObservation, ModelError
 from npro_aif.inference.augmented import augmented
 from npro_aif.inference.efe import ExpectedFreeEnergy, expected_free_energy
 from npro_aif.inference.objectives import Active, Marginal, Planning
 from npro_aif.language import (
-    Belief,
     DeterministicCategorical,
     control,
     initial_state,

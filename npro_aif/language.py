@@ -2,7 +2,7 @@
 
 A model is an ordinary NumPyro program. Every role is a ``numpyro.sample`` site with a :class:`Role` in its
 ``infer`` dictionary, a preference is a ``numpyro.factor``, and :func:`rollout` unrolls one step into the
-sites ``u_1, x_1, y_1, u_2, …`` unless a handler (see :mod:`npro_aif.program.program`) reads the step just once.
+sites ``u_1, x_1, y_1, u_2, …`` unless a handler (see :mod:`npro_aif.program.reader`) reads the step just once.
 """
 
 import contextlib
@@ -23,13 +23,10 @@ from numpyro.distributions import constraints
 from numpyro.primitives import _PYRO_STACK, apply_stack
 
 from npro_aif.errors import ModelError
-from npro_aif.tables.numerics import is_concrete, normalize
+from npro_aif.numerics import is_concrete, normalize
 
 ROLE = "npro_aif"  # the key of a site's Role in its `infer` dictionary
 SLICE = "t"  # the clock's reading while one step stands for all times
-
-# A table whose rows miss one by more than this is a mistake, not rounding (float32 rows of a few thousand).
-ROW_SUM_TOLERANCE = 1e-3
 
 
 class Role(NamedTuple):
@@ -38,18 +35,6 @@ class Role(NamedTuple):
     kind: str  # "parameter", "state", "control", "observation" or "sensor" (an observation with plan=False)
     site: str  # the name that the user gave, without the time index
     labels: tuple[str, ...] | None = None
-
-
-class Belief(NamedTuple):
-    """A joint belief p(θ) p(x|θ) over parameters and the present state.
-
-    >>> import jax.numpy as jnp
-    >>> Belief(parameter=jnp.array([0.5, 0.5]), state=jnp.array([[1.0, 0.0], [0.0, 1.0]])).state.shape
-    (2, 2)
-    """
-
-    parameter: Array  # (Θ,)
-    state: Array  # (Θ, X)
 
 
 class DeterministicCategorical(dist.Distribution):

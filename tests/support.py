@@ -11,9 +11,10 @@ import npro_aif as aif
 from npro_aif.inference.objectives import Objective
 from npro_aif.inference.sequence import FLOOR, SequencePosterior, sequence_tables
 from npro_aif.inference.temporal import TemporalPosterior
-from npro_aif.program.program import World, program_of
+from npro_aif.numerics import safe_log
+from npro_aif.program.program import program_of
 from npro_aif.tables.kernels import Dense
-from npro_aif.tables.numerics import safe_log
+from npro_aif.tables.world import World
 from tests.worlds import RandomWorld
 from tests.worlds import SequenceTables as SequenceNumbers
 from tests.worlds import TemporalTables as TemporalNumbers

@@ -1,32 +1,43 @@
 """An agent: it updates its belief with what it observes, plans anew at every step, and does the likeliest control.
 
-What it needs from one step to the next is a belief, the last control and a count; everything else is the planner's.
+What it needs from one step to the next is a value, :class:`AgentState`; everything else is settings.
 """
 
 from __future__ import annotations
 
 import functools
-import random
-from collections.abc import Mapping
+from collections.abc import Sequence
+from typing import Any, Literal, NamedTuple
 
 import jax
-import numpy as np
 from jax import Array
 
+from npro_aif.acting.decisions import Decider, Observation, Situation
 from npro_aif.acting.filter import Filter
-from npro_aif.acting.fused import Reflex
-from npro_aif.language import Belief
+from npro_aif.acting.solutions import Solutions
+from npro_aif.belief import Belief
+from npro_aif.pickling import Portable
+from npro_aif.planning.choose import TIE_TOLERANCE, Rule, key_words
 from npro_aif.planning.functions import typed
-from npro_aif.planning.plan import TIE_TOLERANCE, Plan
-from npro_aif.planning.planner import Planner, trim
+from npro_aif.planning.plan import Plan
+from npro_aif.planning.planner import Planner
 from npro_aif.program.checks import check_belief
 from npro_aif.program.signature import split
 
 Control = int | dict[str, int]
-Observation = int | Mapping[str, int]
 
 
-class Agent:
+class AgentState(NamedTuple):
+    """Where an agent is in an episode."""
+
+    belief: Belief  # with everything that was observed so far
+    step: int  # how many controls were chosen
+    control: int | None  # the last of them, flat
+    key: tuple[int, ...] | None  # of the episode, as words: it draws between ties
+    plans: tuple[Plan, ...]  # those that are kept, the latest last
+
+
+class Agent(Portable):
     """Acts by planning: ``control = agent.act(observation)``.
 
     :param planner: plans from beliefs.
@@ -37,7 +48,9 @@ class Agent:
         beliefs give equal plans; what differs between episodes is how ties are broken (:meth:`reset`).
     :param warm_start: start each plan from the one before, shifted by one step, instead.
     :param ignore_impossible: leave out observations that the model thinks impossible, instead of raising.
-    :param record: keep every plan in ``agent.plans``.
+    :param record: keep every plan in ``agent.plans`` (and, in :func:`npro_aif.run_episodes`, in ``episode.plans``).
+    :param ties: "draw" between controls that are tied, by the key of :meth:`reset`, or take the "first" of them.
+    :param tie_tolerance: controls whose probabilities differ by no more are tied; 0 is a bare argmax.
 
     >>> import npro_aif as aif
     >>> from npro_aif.models import tmaze
@@ -47,6 +60,8 @@ class Agent:
     >>> tmaze.CONTROLS[agent.act({"cue": 0, "place": tmaze.START})]
     'South'
     """
+
+    transient = ("_decider", "solutions")
 
     def __init__(
         self,
@@ -59,12 +74,15 @@ class Agent:
         warm_start: bool = False,
         ignore_impossible: bool = False,
         record: bool = True,
+        ties: Literal["draw", "first"] = "draw",
+        tie_tolerance: float = TIE_TOLERANCE,
     ):
         if max_steps is not None and max_steps < 1:
             raise ValueError(f"max_steps: found {max_steps}, expected at least 1")
         self.planner = planner
         program = planner.program(belief, horizon)
         check_belief(belief, program.signature)
+        self.signature = program.signature
         self.initial_belief = Belief(*map(typed, belief))
         self.horizon = int(horizon or planner.max_horizon or program.num_steps)
         self.max_steps = max_steps
@@ -72,82 +90,106 @@ class Agent:
         self.warm_start = warm_start
         self.ignore_impossible = ignore_impossible
         self.record = record
-        self.filter = Filter(program)
-        self.reflex = Reflex(planner, self.filter) if Reflex.serves(planner, self.filter) else None
+        self.rule = Rule(ties, tie_tolerance)
+        self.restore()
         self.reset()
+
+    def restore(self) -> None:
+        self._decider = Decider(
+            self.planner, self.initial_belief, self.horizon, ignore_impossible=self.ignore_impossible
+        )
+        self.solutions: Solutions | None = None  # problems that were solved before, and where to keep new ones
+
+    # --- One agent ---
 
     def reset(self, key: Array | None = None) -> None:
         """Begin an episode.
 
-        :param key: breaks the ties between controls; without it the first of them is taken.
+        :param key: draws between tied controls; without it the first of them is taken.
         """
-        self.key = None if key is None else key_words(key)
-        self.belief = self.initial_belief
-        self.step = 0  # how many controls were chosen
-        self.control: int | None = None  # the last of them, flat
-        self.plans: list[Plan] = []
+        self.state = self.begin(key)
 
     def act(self, observation: Observation) -> Control:
         """The control to do next, given what was observed since the last one (or at the start)."""
-        found = self._decide(observation)
-        if not isinstance(found, Plan):
-            return self.choose(np.asarray(found))
-        if self.record:
-            self.plans = [*self.plans, trim(found, self.steps_ahead())]
-        elif self.warm_start:
-            self.plans = [found]
-        return self.choose(np.asarray(found.control)[0])
-
-    def _decide(self, observation: Observation) -> Plan | Array:
-        """Update the belief, and plan; where nothing is kept of the plan q(u_1), (U,), will do."""
-        warm = self.plans[-1] if self.warm_start and self.plans else None
-        key, horizon, whole = self.planning_key(), self.steps_ahead(), self.record or self.warm_start
-        if self.reflex is not None:
-            name = self.seed, self.step
-            found = self.reflex(self.belief, self.control, observation, horizon, key, name, warm, whole=whole)
-            if found is not None:
-                self.belief = found[0]
-                return found[1]
-        self.observe(observation)  # which also says what is impossible
-        if whole:
-            return self.planner.solve(key, self.belief, horizon, warm)
-        return self.planner.first_control(key, self.belief, horizon)
+        ((control, self.state),) = self.decide([self.state], [observation], self.solutions)
+        return control
 
     def observe(self, observation: Observation) -> None:
-        """Update the belief with the last control and what was observed then."""
-        self.belief = self.filter(
-            self.belief, self.control, observation, ignore_impossible=self.ignore_impossible, step=self.step
-        )
+        """Update the belief with the last control and what was observed then, without choosing what to do next."""
+        belief, step, control, *_ = self.state
+        belief = self.filter(belief, control, observation, ignore_impossible=self.ignore_impossible, step=step)
+        self.state = self.state._replace(belief=belief)
 
-    def steps_ahead(self) -> int:
-        """The horizon of the next plan."""
+    @property
+    def belief(self) -> Belief:
+        """What is believed now."""
+        return self.state.belief
+
+    @property
+    def step(self) -> int:
+        """How many controls were chosen in this episode."""
+        return self.state.step
+
+    @property
+    def plans(self) -> tuple[Plan, ...]:
+        """The plans of this episode, where they are recorded; with a warm start at least the latest."""
+        return self.state.plans
+
+    @property
+    def filter(self) -> Filter:
+        """The belief updates of the agent's program."""
+        return self._decider.filter
+
+    # --- Any number of them ---
+
+    def begin(self, key: Array | None = None) -> AgentState:
+        """The state at the start of an episode; see :meth:`reset`."""
+        return AgentState(self.initial_belief, 0, None, None if key is None else key_words(key), ())
+
+    def decide(
+        self, states: Sequence[AgentState], observations: Sequence[Observation], solutions: Solutions | None = None
+    ) -> list[tuple[Control, AgentState]]:
+        """What to do next in several episodes that are all at one step, and where each then is.
+
+        :param observations: what was observed in each.
+        :param solutions: problems that were solved before, and where to keep new ones.
+        """
+        step = states[0].step
+        situations = [
+            Situation(state.belief, state.control, seen, state.plans[-1] if self.warm_start and state.plans else None)
+            for state, seen in zip(states, observations, strict=True)
+        ]
+        decisions = self._decider(
+            situations,
+            self.steps_ahead(step),
+            self.seed,
+            step,
+            _planning_key(self.seed, step),
+            whole=self.record or self.warm_start,
+            solutions=solutions,
+        )
+        results = []
+        for state, decision in zip(states, decisions, strict=True):
+            control = self.rule.best(decision.control, state.key, step)
+            kept = () if decision.plan is None else (decision.plan,)
+            plans = state.plans + kept if self.record else kept
+            results.append((self._by_site(control), AgentState(decision.belief, step + 1, control, state.key, plans)))
+        return results
+
+    def steps_ahead(self, step: int) -> int:
+        """The horizon of the plan at a step."""
         if self.max_steps is None:
             return self.horizon
-        return min(self.horizon, max(1, self.max_steps - self.step))
+        return min(self.horizon, max(1, self.max_steps - step))
 
-    def planning_key(self) -> Array:
-        """Where the next plan's solver starts from: the same at this step of every episode."""
-        return _planning_key(self.seed, self.step)
-
-    def choose(self, probs: np.ndarray) -> Control:
-        """Take the likeliest control under q(u_1), (U,), and remember it."""
-        tied = probs >= probs.max() - TIE_TOLERANCE
-        if self.key is None or tied.sum() == 1:
-            self.control = int(tied.argmax())
-        else:
-            self.control = int(random.Random(f"{self.key} {self.step}").choice(np.flatnonzero(tied)))
-        self.step += 1
-        sites = self.filter.program.signature.control
+    def _by_site(self, control: int) -> Control:
+        sites = self.signature.control
         if len(sites) == 1:
-            return self.control
-        return {name: int(value) for name, value in split(self.control, sites).items()}
-
-
-def key_words(key: Array) -> tuple[int, ...]:
-    """A key as numbers, which seed Python's generator: those of JAX and NumPy take longer for one draw than a plan."""
-    return tuple(np.asarray(jax.random.key_data(key)).tolist())
+            return control
+        return {name: int(value) for name, value in split(control, sites).items()}
 
 
 @functools.lru_cache
-def _planning_key(seed: int, step: int) -> Array:
+def _planning_key(seed: int, step: int) -> Any:
+    """Where a plan's solver starts from: the same at this step of every episode."""
     return jax.random.fold_in(jax.random.key(seed), step)

@@ -1,134 +1,192 @@
-"""Solved planning problems: what was decided, how long it took, and (with a folder) a way to go on after a stop.
+"""From what agents observed to what they do next: one function for one agent at one step and for many in lockstep.
 
-A problem is named by the bytes of its belief, its horizon and its initial values; its solution is q(u_1). Every
-solution is one small JSON file, written at once or not at all.
+Equal beliefs that saw the same are updated once, and problems that are exactly the same are solved once; which way the
+others go is said by :mod:`npro_aif.planning.ways`.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
-import os
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
+from jax import Array
 
-from npro_aif.language import Belief
+from npro_aif.acting.filter import Filter
+from npro_aif.acting.fused import Fused
+from npro_aif.acting.solutions import Solutions, fingerprint
+from npro_aif.belief import Belief
+from npro_aif.planning.batches import rows
+from npro_aif.planning.plan import Plan, trim
+from npro_aif.planning.planner import Planner
+from npro_aif.planning.threads import on_all_cores
+from npro_aif.planning.ways import Way
 
-COMPILING = (  # the events by which JAX tells how long it traced, lowered and compiled
-    "/jax/core/compile/jaxpr_trace_duration",
-    "/jax/core/compile/jaxpr_to_mlir_module_duration",
-    "/jax/core/compile/backend_compile_duration",
-)
-_compiled = [0.0]  # seconds of compiling so far in this process
-
-
-def _listen(event: str, duration_secs: float, **_: Any) -> None:
-    if event in COMPILING:
-        _compiled[0] += duration_secs
-
-
-jax.monitoring.register_event_duration_secs_listener(_listen)
+Observation = int | Mapping[str, int]
 
 
-def fingerprint(belief: Belief, *details: object) -> str:
-    """A name for a planning problem: equal for equal bytes, different otherwise."""
-    digest = hashlib.blake2b(digest_size=16)
-    for table in belief:
-        array = np.ascontiguousarray(table)
-        digest.update(f"{array.dtype}{array.shape}".encode())
-        digest.update(array.data)
-    digest.update(repr(details).encode())
-    return digest.hexdigest()
+class Situation(NamedTuple):
+    """What a decision depends on: the belief before the last control, and what was observed after it."""
+
+    belief: Belief
+    control: int | None  # the last one, flat; None before the first
+    observation: Observation
+    plan: Plan | None  # the one made one step earlier, to start from
 
 
-class Solutions:
-    """Solutions by the name of their problem, with counts and times.
+class Decision(NamedTuple):
+    """What came of it."""
 
-    :param folder: where to keep them; those that are there already are taken over, with their times.
-    :param settings: what the solutions depend on beside the problem (the model, the objective, the solver …). A folder
-        that was begun with other settings is refused.
+    belief: Belief  # with what was observed
+    control: np.ndarray  # (U,) q(u_1)
+    plan: Plan | None  # the whole of it, where it was asked for
+
+
+class Decider:
+    """Decisions with one planner.
+
+    :param planner: plans from beliefs.
+    :param belief: any belief of the model.
+    :param horizon: how many steps to look ahead at most.
+    :param ignore_impossible: leave out observations that the model thinks impossible, instead of raising.
     """
 
-    def __init__(self, folder: Path | None = None, settings: Mapping[str, Any] | None = None):
-        self.folder = folder
-        self.decisions = 0
-        self.problems = 0
-        self.seconds = 0.0
-        self.compile_seconds = 0.0
-        self.warm_problems = 0  # those in whose stretch nothing was compiled
-        self.warm_seconds = 0.0
-        self._found: dict[str, np.ndarray] = {}
-        if folder is not None:
-            self._open(folder, dict(settings or {}))
+    def __init__(self, planner: Planner, belief: Belief, horizon: int | None, *, ignore_impossible: bool):
+        self.planner, self.horizon, self.ignore_impossible = planner, horizon, ignore_impossible
+        functions = planner.functions_for(belief, horizon)
+        self.filter = Filter(functions.program)
+        self.fused: Fused | None = None
+        if functions.fusable and planner.way([belief], horizon, fusable=True) is Way.FUSED:
+            self.fused = Fused(functions, self.filter)
 
-    def __contains__(self, name: str) -> bool:
-        return name in self._found
+    def __call__(
+        self,
+        situations: Sequence[Situation],
+        horizon: int,
+        seed: int,
+        step: int,
+        key: Array,
+        *,
+        whole: bool,
+        solutions: Solutions | None = None,
+    ) -> list[Decision]:
+        """The decisions of agents that are all at one step.
 
-    def __getitem__(self, name: str) -> np.ndarray:
-        return self._found[name]
-
-    def add(self, solved: Mapping[str, np.ndarray], seconds: float) -> None:
-        """Keep what was solved in the stretch that the clock measured last.
-
-        :param seconds: what the problems took, added up; more than the stretch where they were solved side by side.
+        :param horizon: how many steps to look ahead.
+        :param seed: and ``step`` are what the solver's key is made of.
+        :param whole: plans are asked for, not only q(u_1).
+        :param solutions: problems that were solved before, and where to keep new ones.
         """
-        self._found.update(solved)
-        compiling = self._last[1]
-        self.count(len(solved), seconds, compiling)
-        if self.folder is not None:
-            seconds, compiling = seconds / len(solved), compiling / len(solved)
-            for name, probs in solved.items():
-                row = [float(p) for p in probs]
-                write(self.folder / f"{name}.json", {"control": row, "seconds": seconds, "compile_seconds": compiling})
+        if self.fused is not None and len(situations) == 1 and solutions is None:
+            decision = self._fused(situations[0], horizon, key, (seed, step), whole=whole)
+            if decision is not None:
+                return [decision]
+        beliefs = self._perceive(situations, step)
+        if whole:
+            return self._plans(situations, beliefs, horizon, key, solutions)
+        names = {id(belief): fingerprint(belief, horizon, seed, step) for belief in beliefs}
+        solutions = Solutions() if solutions is None else solutions
+        fresh = {names[id(b)]: b for b in beliefs if names[id(b)] not in solutions}
+        if fresh:
+            with solutions.clock():
+                controls, seconds = self._controls(list(fresh.values()), horizon, key)
+            solutions.add(dict(zip(fresh, controls, strict=True)), seconds)
+        solutions.decisions += len(situations)
+        return [Decision(belief, solutions[names[id(belief)]], None) for belief in beliefs]
 
-    def count(self, problems: int, seconds: float, compiling: float) -> None:
-        """Count problems that were solved in a stretch, and what they took."""
-        self.problems += problems
-        self.seconds += seconds
-        self.compile_seconds += compiling
-        if compiling == 0:
-            self.warm_problems += problems
-            self.warm_seconds += seconds
+    def _fused(
+        self, now: Situation, horizon: int, key: Array, key_name: tuple[int, int], *, whole: bool
+    ) -> Decision | None:
+        """See and plan in one call; None if what was observed is impossible, which the filter then tells."""
+        result = self.fused(  # type: ignore[misc]
+            now.belief, now.control, now.observation, horizon, key, key_name, now.plan, whole=whole
+        )
+        if result is None:
+            return None
+        belief, made = result
+        if not whole:
+            return Decision(belief, np.asarray(made), None)
+        plan: Any = made
+        return Decision(belief, np.asarray(plan.control)[0], trim(plan, horizon))
 
-    @contextmanager
-    def clock(self) -> Iterator[None]:
-        """Measure a stretch of planning."""
-        start, compiled = time.perf_counter(), _compiled[0]
-        yield
-        self._last = time.perf_counter() - start, _compiled[0] - compiled
-
-    def count_one(self) -> None:
-        """Count one problem, solved in the stretch that the clock measured last."""
-        self.count(1, *self._last)
-
-    def _open(self, folder: Path, settings: dict[str, Any]) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
-        about = folder / "settings.json"
-        if about.exists():
-            found = json.loads(about.read_text())
-            differing = [name for name in {**found, **settings} if found.get(name) != settings.get(name)]
-            if differing:
-                raise ValueError(
-                    f"{folder}: found a run with other settings ({', '.join(sorted(differing))}), expected the "
-                    "same ones or an empty folder"
+    def _perceive(self, situations: Sequence[Situation], step: int) -> list[Belief]:
+        """The next beliefs; those of equal ones that saw the same stay one object."""
+        known: dict[Any, Belief] = {}
+        beliefs = []
+        for now in situations:
+            seen = tuple(sorted(now.observation.items())) if hasattr(now.observation, "items") else now.observation
+            case = id(now.belief), now.control, seen
+            if case not in known:
+                known[case] = self.filter(
+                    now.belief, now.control, now.observation, ignore_impossible=self.ignore_impossible, step=step
                 )
-        write(about, settings)
-        for path in sorted(folder.glob("*.json")):
-            if path != about:
-                kept = json.loads(path.read_text())
-                self._found[path.stem] = np.asarray(kept["control"], np.float32)
-                self.count(1, kept["seconds"], kept["compile_seconds"])
+            beliefs.append(known[case])
+        return beliefs
 
+    def _controls(self, beliefs: Sequence[Belief], horizon: int, key: Array) -> tuple[list[np.ndarray], float]:
+        """q(u_1), (U,), from each of the beliefs, and the seconds that they took, each for itself."""
+        if self._way(beliefs) is Way.TOGETHER:
+            plans, seconds = self._together(beliefs, horizon, key)
+            return list(np.asarray(plans.control)[:, 0]), seconds
 
-def write(path: Path, content: Mapping[str, Any]) -> None:
-    """Write a JSON file in one go: whoever reads it finds all of it, or the one before."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(path.name + ".partial")
-    partial.write_text(json.dumps(content, indent=2) + "\n")
-    os.replace(partial, path)
+        def solve(belief: Belief) -> np.ndarray:
+            return np.asarray(self.planner.first_control(key, belief, horizon))
+
+        return self._each(solve, beliefs, beliefs)
+
+    def _plans(
+        self,
+        situations: Sequence[Situation],
+        beliefs: Sequence[Belief],
+        horizon: int,
+        key: Array,
+        solutions: Solutions | None,
+    ) -> list[Decision]:
+        """Whole plans, each started from the one before it where there is one; equal problems are solved once."""
+        problems = {(id(b), id(now.plan)): (b, now.plan) for now, b in zip(situations, beliefs, strict=True)}
+
+        def solve(problem: tuple[Belief, Plan | None]) -> Plan:
+            return jax.block_until_ready(self.planner(key, problem[0], horizon, problem[1]))
+
+        solutions = Solutions() if solutions is None else solutions
+        fresh = list(problems.values())
+        with solutions.clock():
+            if all(plan is None for _, plan in fresh) and self._way([b for b, _ in fresh]) is Way.TOGETHER:
+                batch, seconds = self._together([b for b, _ in fresh], horizon, key)
+                plans = [rows(batch, i) for i in range(len(fresh))]
+            else:
+                plans, seconds = self._each(solve, fresh, [b for b, _ in fresh])
+        solutions.count_last(len(plans), seconds)
+        solutions.decisions += len(situations)
+        made = dict(zip(problems, plans, strict=True))
+        return [
+            Decision(belief, np.asarray(plan.control)[0], plan)
+            for now, belief in zip(situations, beliefs, strict=True)
+            for plan in [made[id(belief), id(now.plan)]]
+        ]
+
+    def _way(self, beliefs: Sequence[Belief]) -> Way:
+        return self.planner.way(beliefs, self.horizon)
+
+    def _together(self, beliefs: Sequence[Belief], horizon: int, key: Array) -> tuple[Plan, float]:
+        """One batch of plans, and the seconds that it took."""
+        start = time.perf_counter()
+        stacked = jax.tree.map(lambda *leaves: np.stack(leaves), *beliefs)
+        plans = jax.block_until_ready(self.planner.batch(jnp.stack([key] * len(beliefs)), stacked, horizon))
+        return plans, time.perf_counter() - start
+
+    def _each(
+        self, solve: Callable[[Any], Any], problems: Sequence[Any], beliefs: Sequence[Belief]
+    ) -> tuple[list[Any], float]:
+        """Solve the problems one after the other or on all cores; the results, and their seconds added up."""
+
+        def timed(problem: Any) -> tuple[Any, float]:
+            start = time.perf_counter()
+            return solve(problem), time.perf_counter() - start
+
+        threads = self._way(beliefs) is Way.THREADS
+        results = on_all_cores(timed, problems) if threads else [timed(problem) for problem in problems]
+        return [result for result, _ in results], sum(seconds for _, seconds in results)

@@ -6,25 +6,17 @@ initial values) are solved once, also across steps and (with a folder) across ru
 
 from __future__ import annotations
 
-import copy
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
-from npro_aif.acting.agent import Agent
-from npro_aif.acting.decisions import Solutions, fingerprint
-from npro_aif.language import Belief
-from npro_aif.planning.batches import VECTORIZE_BELOW
-from npro_aif.planning.threads import on_all_cores
-from npro_aif.solvers import CoordinateSolver
-
-LOCKSTEP = 128  # how many episodes go in step at most: their beliefs are in memory together,
-MOST_BELIEF_BYTES = 2**31  # and take no more than this
-TOGETHER_FROM = 16  # fewer new problems are solved one after the other: batches of every size would compile
+from npro_aif.acting.agent import Agent, AgentState
+from npro_aif.acting.solutions import Solutions
+from npro_aif.planning.plan import Plan
+from npro_aif.sizes import LOCKSTEP, MOST_BELIEF_BYTES
 
 
 class Acting(Protocol):
@@ -46,6 +38,7 @@ class Episode(NamedTuple):
     terminated: bool  # ended by the environment's rules, not by its step limit
     controls: tuple[Any, ...]  # (steps,)
     infos: tuple[dict[str, Any], ...]  # (steps + 1,) what the environment tells beside the observation
+    plans: tuple[Plan, ...] = ()  # (steps,) the one that each control was taken from, where the agent records them
 
     def record(self) -> dict[str, Any]:
         """The flat part."""
@@ -93,7 +86,7 @@ def run_episodes(
     """Run one episode for each seed.
 
     :param env: a gymnasium environment, in which the episodes follow each other; or a function that makes one, so that
-        they go in lockstep (with an :class:`Agent`).
+        they go in lockstep (with an :class:`Agent`, unless a subclass has an ``act`` or ``reset`` of its own).
     :param agent: an :class:`Agent`, or anything with ``reset(key)`` and ``act(observation)``.
     :param seeds: the environments' seeds; ties are broken by keys made from them.
     :param progress: called with every episode that ends.
@@ -135,21 +128,24 @@ def iterate_episodes(
     """The episodes of :func:`run_episodes` as they end, so that a caller can stop in between."""
     if len(set(seeds)) != len(seeds):
         raise ValueError("seeds: found some more than once, expected different ones")
-    makes = env if isinstance(env, type) or not hasattr(env, "step") else None
-    if makes is not None and isinstance(agent, Agent):
-        belief_bytes = sum(np.asarray(table).nbytes for table in agent.initial_belief)
-        lockstep = min(lockstep, max(1, MOST_BELIEF_BYTES // belief_bytes))
-        together = [makes() for _ in range(min(lockstep, len(seeds)))]
-        for first in range(0, len(seeds), lockstep):
-            yield from _in_step(together, agent, seeds[first : first + lockstep], solutions)
+    makes = None if hasattr(env, "step") and not isinstance(env, type) else env
+    if makes is None or not _goes_in_step(agent):
+        one = env if makes is None else makes()
+        for seed in seeds:
+            yield _alone(one, agent, seed, solutions)
         return
-    one = makes() if makes is not None else env
-    for seed in seeds:
-        yield from (
-            _in_step([one], agent, [seed], solutions)
-            if isinstance(agent, Agent)
-            else [_alone(one, agent, seed, solutions)]
-        )
+    together: Any = agent
+    belief_bytes = sum(np.asarray(table).nbytes for table in together.initial_belief)
+    lockstep = min(lockstep, max(1, MOST_BELIEF_BYTES // belief_bytes))
+    envs = [makes() for _ in range(min(lockstep, len(seeds)))]
+    for first in range(0, len(seeds), lockstep):
+        yield from _in_step(envs, together, seeds[first : first + lockstep], solutions)
+
+
+def _goes_in_step(agent: Acting) -> bool:
+    """Whether an agent acts as :class:`Agent` does, so that several episodes can decide at once."""
+    own = type(agent)
+    return getattr(own, "act", None) is Agent.act and getattr(own, "reset", None) is Agent.reset
 
 
 def tie_key(seed: int) -> jax.Array:
@@ -173,25 +169,37 @@ class _Live:
         self.reward += float(reward)
         self.terminated, self.over = bool(terminated), bool(terminated or truncated)
 
-    def episode(self) -> Episode:
+    def episode(self, plans: tuple[Plan, ...] = ()) -> Episode:
         return Episode(
-            self.seed, self.reward, len(self.controls), self.terminated, tuple(self.controls), tuple(self.infos)
+            self.seed, self.reward, len(self.controls), self.terminated, tuple(self.controls), tuple(self.infos), plans
         )
 
 
 def _alone(env: Any, agent: Acting, seed: int, solutions: Solutions) -> Episode:
-    """One episode of any agent; each of its decisions counts as a problem, unless the agent remembered it."""
+    """One episode of any agent, by its own ``reset`` and ``act``.
+
+    An agent that has a place for solutions counts and keeps its own; of the others each decision counts as a problem,
+    unless the agent remembered it.
+    """
     live = _Live(env, seed)
     _prepare(agent, solutions)
     agent.reset(tie_key(seed))
-    while not live.over:
-        with solutions.clock():
-            control = agent.act(live.observation)
-        solutions.decisions += 1
-        if not getattr(agent, "remembered", False):
-            solutions.count_one()
-        live.step(control)
-    return live.episode()
+    counts = hasattr(agent, "solutions")
+    if counts:
+        agent.solutions = solutions  # type: ignore[attr-defined]
+    try:
+        while not live.over:
+            with solutions.clock():
+                control = agent.act(live.observation)
+            if not counts:
+                solutions.decisions += 1
+                if not getattr(agent, "remembered", False):
+                    solutions.count_last()
+            live.step(control)
+    finally:
+        if counts:
+            agent.solutions = None  # type: ignore[attr-defined]
+    return live.episode(tuple(agent.plans) if getattr(agent, "record", False) else ())  # type: ignore[attr-defined]
 
 
 def _prepare(agent: Acting, solutions: Solutions) -> None:
@@ -204,64 +212,18 @@ def _prepare(agent: Acting, solutions: Solutions) -> None:
 
 
 def _in_step(envs: Sequence[Any], agent: Agent, seeds: Sequence[int], solutions: Solutions) -> Iterator[Episode]:
-    """Episodes of one agent's copies, all live ones planning together at each step."""
-    live = [(_Live(env, seed), copy.copy(agent)) for env, seed in zip(envs, seeds, strict=False)]
-    for episode, own in live:
-        own.reset(tie_key(episode.seed))
+    """Episodes of one agent, all live ones deciding together at each step."""
+    live: list[tuple[_Live, AgentState]] = [
+        (_Live(env, seed), agent.begin(tie_key(seed))) for env, seed in zip(envs, seeds, strict=False)
+    ]
     while live:
-        _update_beliefs(live)
-        chosen = _solve([own for _, own in live], solutions)
-        for (episode, own), probs in zip(live, chosen, strict=True):
-            episode.step(own.choose(probs))
-        yield from (episode.episode() for episode, _ in live if episode.over)
-        live = [(episode, own) for episode, own in live if not episode.over]
-
-
-def _update_beliefs(live: list[tuple[_Live, Agent]]) -> None:
-    """Update all beliefs; equal beliefs that saw the same are updated once and stay one object."""
-    known: dict[Any, Belief] = {}
-    for episode, own in live:
-        seen = episode.observation
-        what = tuple(sorted(seen.items())) if isinstance(seen, dict) else seen
-        case = id(own.belief), own.control, what
-        if case not in known:
-            before = own.belief
-            own.observe(seen)
-            known[case] = own.belief
-            known[(*case, "kept")] = before  # so that no other belief takes its id meanwhile
-        own.belief = known[case]
-
-
-def _solve(agents: list[Agent], solutions: Solutions) -> list[np.ndarray]:
-    """q(u_1) for each agent's next problem; those that were not solved before are solved together, each once."""
-    first = agents[0]  # copies of one agent at one step differ in their beliefs only
-    beliefs = {id(own.belief): own.belief for own in agents}
-    names = {key: fingerprint(belief, first.steps_ahead(), first.seed, first.step) for key, belief in beliefs.items()}
-    fresh = {names[key]: belief for key, belief in beliefs.items() if names[key] not in solutions}
-    if fresh:
-        with solutions.clock():
-            controls, seconds = _first_controls(first, list(fresh.values()))
-        solutions.add(dict(zip(fresh, controls, strict=True)), seconds)
-    solutions.decisions += len(agents)
-    return [solutions[names[id(own.belief)]] for own in agents]
-
-
-def _first_controls(agent: Agent, beliefs: Sequence[Belief]) -> tuple[list[np.ndarray], float]:
-    """q(u_1), (U,), from each of the beliefs, and the seconds that they took, each for itself."""
-    key, horizon, planner = agent.planning_key(), agent.steps_ahead(), agent.planner
-    signature = agent.filter.program.signature
-    small = signature.num_states * signature.num_controls < VECTORIZE_BELOW
-    if small and len(beliefs) >= TOGETHER_FROM:
-        start = time.perf_counter()
-        together = jax.tree.map(lambda *leaves: np.stack(leaves), *beliefs)
-        plans = planner.batch(jnp.stack([key] * len(beliefs)), together, horizon)
-        return list(np.asarray(plans.control)[:, 0]), time.perf_counter() - start
-
-    def solve(belief: Belief) -> tuple[np.ndarray, float]:
-        start = time.perf_counter()
-        found = np.asarray(planner.first_control(key, belief, horizon))
-        return found, time.perf_counter() - start
-
-    quick = small and isinstance(planner.solver, CoordinateSolver)  # a thread would cost as much as a problem
-    solved = [solve(belief) for belief in beliefs] if quick else on_all_cores(solve, beliefs)
-    return [found for found, _ in solved], sum(seconds for _, seconds in solved)
+        seen = [episode.observation for episode, _ in live]
+        decided = agent.decide([state for _, state in live], seen, solutions)
+        going: list[tuple[_Live, AgentState]] = []
+        for (episode, _), (control, state) in zip(live, decided, strict=True):
+            episode.step(control)
+            if episode.over:
+                yield episode.episode(state.plans if agent.record else ())
+            else:
+                going.append((episode, state))
+        live = going

@@ -11,17 +11,17 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from npro_aif.belief import Belief
 from npro_aif.errors import ImpossibleObservation, ModelError
-from npro_aif.language import Belief
+from npro_aif.numerics import divide, normalize, safe_log
+from npro_aif.pickling import Portable
 from npro_aif.program.checks import check_belief
 from npro_aif.program.program import Fixed, Program, program_of
 from npro_aif.program.signature import Site, flat_index
-from npro_aif.tables.numerics import divide, normalize, safe_log
+from npro_aif.sizes import FEWEST_UPDATED, GROWTH_UPDATED, MOST_UPDATED
 
 UNSEEN = -1  # stands for an observation site that was not observed
 UNMOVED = -1  # stands for no control: the observation before the first move
-FEWEST, GROWTH = 16, 8  # the sizes to which the possible parameters are padded: 16, 128, …
-MOST_AT_ONCE = 2**21  # entries of p(x, θ) that are updated together; more go in parts, so that memory stays small
 
 
 class Part(NamedTuple):
@@ -32,18 +32,23 @@ class Part(NamedTuple):
     log_mass: Array  # (sites + 1,) log of their joint probability with what was seen: at first, and at each site
 
 
-class Filter:
+class Filter(Portable):
     """Belief updates with one program, compiled once.
 
-    :param program: the compiled model.
+    :param program: the model as it was read.
     """
+
+    transient = ("_update",)
 
     def __init__(self, program: Program):
         self.program = program
         self.sites: tuple[Site, ...] = program.signature.observation + program.signature.sensor
-        self._update = jax.jit(self.bayes)
-        at_once = max(1, MOST_AT_ONCE // program.signature.num_states)
+        at_once = max(1, MOST_UPDATED // program.signature.num_states)
         self._at_once = 1 << (at_once.bit_length() - 1)  # how many parameters go together: a power of two
+        self.restore()
+
+    def restore(self) -> None:
+        self._update = jax.jit(self.bayes)
 
     def __call__(
         self,
@@ -102,9 +107,9 @@ class Filter:
     def _support(self, parameter: np.ndarray) -> np.ndarray | None:
         """The parameters that are possible, padded with Θ; None where that leaves nothing out and all go together."""
         possible = np.flatnonzero(parameter)
-        size = FEWEST
+        size = FEWEST_UPDATED
         while size < len(possible):
-            size *= GROWTH  # every size compiles once
+            size *= GROWTH_UPDATED  # every size compiles once
         if size >= len(parameter):
             if len(parameter) <= self._at_once:
                 return None

@@ -1,7 +1,7 @@
 """Perception and planning in one compiled call, for small worlds: between the two nothing has to be looked at.
 
-In a large world the parameters that the new belief holds possible decide which code plans (:mod:`npro_aif.planning.support`), so
-that they must be known first; in a small one a second call would take as long as the computation.
+In a large world the parameters that the new belief holds possible decide which code plans, so that they must be known
+first; in a small one a second call would take as long as the computation.
 """
 
 from __future__ import annotations
@@ -14,33 +14,25 @@ import numpy as np
 from jax import Array
 
 from npro_aif.acting.filter import Filter
-from npro_aif.guides import TemporalGuide
-from npro_aif.language import Belief
+from npro_aif.belief import Belief
+from npro_aif.planning.functions import Functions
 from npro_aif.planning.plan import Plan
-from npro_aif.planning.planner import Planner
-from npro_aif.planning.support import PRUNE_FROM
 from npro_aif.program.program import Fixed
 
 
-class Reflex:
+class Fused:
     """From a belief, the last control and what was observed then to the next belief and q(u_1), or the whole plan.
 
-    :param planner: of a small world, see :meth:`serves`.
+    :param functions: a planner's, of a small world (see :func:`npro_aif.planning.ways.choose_way`).
     :param update: the belief update of the same program.
     """
 
-    def __init__(self, planner: Planner, update: Filter):
-        self.compiled = planner.compiled(update.program)
+    def __init__(self, functions: Functions, update: Filter):
+        self.functions = functions
         self.update = update
         self._call = jax.jit(self._decide, static_argnames="whole")
-        self._first = jax.jit(self.compiled.first)
+        self._first = jax.jit(functions.first)
         self._cold: dict[Any, dict[str, Array]] = {}  # first values that were drawn before, by the name of their key
-
-    @staticmethod
-    def serves(planner: Planner, update: Filter) -> bool:
-        """Whether a world is small, and its code the same for every belief and horizon."""
-        small = update.program.sample is None and update.program.signature.num_parameters < PRUNE_FROM
-        return small and isinstance(planner.guide, TemporalGuide)
 
     def __call__(
         self,
@@ -60,14 +52,16 @@ class Reflex:
         :param key_name: what tells this key from others; first values are drawn once for each.
         :param warm: the plan made one step earlier, to start from.
         """
-        fixed = self.compiled.program.fixed
+        fixed = self.functions.program.fixed
         move, seen = self.update.flat(control, observation)
         if warm is not None:
-            first = self.compiled.continued(warm)
-        elif (first := self._cold.get(key_name)) is None:  # type: ignore[assignment]
+            first = self.functions.continued(warm)
+        elif key_name in self._cold:
+            first = self._cold[key_name]
+        else:
             first = self._cold[key_name] = self._first(fixed, belief, key)
-        belief, possible, found = self._call(fixed, belief, move, seen, np.int32(horizon), key, first, whole=whole)
-        return (belief, found) if np.asarray(possible).all() else None
+        belief, possible, result = self._call(fixed, belief, move, seen, np.int32(horizon), key, first, whole=whole)
+        return (belief, result) if np.asarray(possible).all() else None
 
     def _decide(
         self,
@@ -82,8 +76,8 @@ class Reflex:
         whole: bool,
     ) -> tuple[Belief, Array, Plan | Array]:
         belief, possible = self.update.bayes(fixed, belief, None, control, seen)
-        world = self.compiled.program.bind(fixed, belief, horizon).routed()
-        solution = self.compiled.solution(world, key, first)
+        world = self.functions.program.bind(fixed, belief, horizon).routed()
+        solution = self.functions.solution(world, key, first)
         if whole:
-            return belief, possible, self.compiled.plan_of(world, solution, None, belief)
+            return belief, possible, self.functions.plan_of(world, solution, None, belief)
         return belief, possible, solution.posterior.first_control(world)

@@ -2,7 +2,6 @@
 
 from npro_aif.baselines.acting import ReferenceAgent
 from npro_aif.baselines.adapter import Arrays, Translation, pymdp_arrays
-from npro_aif.baselines.make import make_agent
 from npro_aif.baselines.pymdp_agents import Search, Sophisticated, StandardEFE
 from npro_aif.baselines.reference import sophisticated, standard_efe
 from npro_aif.baselines.tables import Tables, TooLarge, dense_tables
@@ -17,7 +16,6 @@ __all__ = [
     "TooLarge",
     "Translation",
     "dense_tables",
-    "make_agent",
     "pymdp_arrays",
     "sophisticated",
     "standard_efe",

@@ -12,13 +12,13 @@ from typing import Any, Literal
 
 import numpy as np
 
-from npro_aif.acting.agent import key_words
 from npro_aif.acting.filter import Filter
 from npro_aif.baselines.adapter import Goal, Timing
 from npro_aif.baselines.reference import choose, sophisticated, standard_efe
 from npro_aif.baselines.tables import dense_tables, reread
+from npro_aif.belief import Belief
 from npro_aif.inference.efe import expected_free_energy
-from npro_aif.language import Belief
+from npro_aif.planning.choose import key_words
 from npro_aif.program.program import program_of
 from npro_aif.program.signature import split
 

@@ -17,7 +17,7 @@ import numpy as np
 from npro_aif.baselines.acting import Acting, Method, Model, by_first_control
 from npro_aif.baselines.adapter import CLOCK, TRANSLATION, Arrays, Translation, check_size, pymdp_arrays
 from npro_aif.baselines.tables import MAX_BYTES, dense_tables
-from npro_aif.language import Belief
+from npro_aif.belief import Belief
 
 Beliefs = list[jax.Array]  # by factor, (1, 1, values): pymdp's axes of batch and time come first
 

@@ -12,11 +12,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from npro_aif.belief import Belief
 from npro_aif.errors import ModelError
-from npro_aif.language import Belief
-from npro_aif.program.program import World, program_of
+from npro_aif.program.program import program_of
 from npro_aif.program.signature import Signature
-from npro_aif.tables.kernels import Dense, Kernel
+from npro_aif.tables.kernels import Kernel
+from npro_aif.tables.world import World
 
 MAX_BYTES = 2 * 1024**3  # of one world's dense tables
 
@@ -97,14 +98,9 @@ def reread(tables: Tables, goal: str = "silent", timing: str = "model") -> Table
 
 
 def _static(kernel: Kernel, what: str, shape: tuple[int, ...]) -> np.ndarray:
-    if _steps(kernel) > 1:
+    if kernel.num_times > 1:
         raise ModelError(f"{what}: found a dependence on time, expected none (the baselines' tables have no time axis)")
     return _normalized(np.broadcast_to(np.exp(_float64(kernel.table()[0])), shape))
-
-
-def _steps(kernel: Kernel) -> int:
-    table = kernel.log if isinstance(kernel, Dense) else kernel.index
-    return table.shape[0]
 
 
 def _preference(world: World, observation: dict[str, np.ndarray], shape: tuple[int, ...]) -> np.ndarray:

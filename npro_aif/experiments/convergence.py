@@ -20,12 +20,12 @@ from jax import Array
 from rich.console import Console
 
 import npro_aif
+from npro_aif.belief import Belief
 from npro_aif.experiments import convergence_figures, doorkey_convergence
 from npro_aif.experiments.figures import agent_of, row_named
 from npro_aif.experiments.files import save_figure, store, stored, write_text
-from npro_aif.experiments.reproduce import play
+from npro_aif.experiments.play import play
 from npro_aif.experiments.rows import LABELS, OBJECTIVES, Row
-from npro_aif.language import Belief
 from npro_aif.models import reactivity_maze, tmaze
 from npro_aif.planning.planner import Planner
 from npro_aif.solvers.svi import stepper

@@ -13,7 +13,7 @@ from rich.table import Table
 
 from npro_aif.experiments.figures import agent_of, first_plan, row_named, trajectories
 from npro_aif.experiments.files import save_figure
-from npro_aif.experiments.reproduce import play
+from npro_aif.experiments.play import play
 from npro_aif.experiments.rows import LABELS, OBJECTIVES, TABLES
 from npro_aif.experiments.tables import rich_table
 from npro_aif.inference.objectives import TERMS

@@ -20,11 +20,11 @@ from matplotlib.ticker import MaxNLocator
 
 import npro_aif
 from npro_aif.analysis.style import PALETTE
+from npro_aif.belief import Belief
 from npro_aif.envs import DoorKey
 from npro_aif.experiments.figures import agent_of, row_named
 from npro_aif.experiments.files import save_figure
 from npro_aif.experiments.rows import LABELS, OBJECTIVES
-from npro_aif.language import Belief
 from npro_aif.models import doorkey
 from npro_aif.planning.planner import Planner
 from npro_aif.solvers import SVISolver

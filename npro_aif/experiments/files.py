@@ -11,7 +11,8 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from npro_aif.acting.episodes import Acting
-from npro_aif.experiments.tasks import Settings, Task, make_agent, make_task
+from npro_aif.experiments.agents import make_agent
+from npro_aif.experiments.tasks import Settings, Task, make_task
 
 
 def write_text(path: Path, text: str) -> None:

@@ -17,7 +17,7 @@ from rich.progress import (
 )
 from rich.text import Text
 
-from npro_aif.acting.decisions import Solutions
+from npro_aif.acting.solutions import Solutions
 
 
 class DecisionsColumn(ProgressColumn):

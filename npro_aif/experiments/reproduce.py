@@ -6,25 +6,24 @@ settings are the same, so that a run that was stopped goes on where it was.
 
 from __future__ import annotations
 
-import copy
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
 import npro_aif
-from npro_aif.acting.agent import Agent
-from npro_aif.acting.decisions import Solutions
-from npro_aif.acting.episodes import Episode, effort, iterate_episodes
+from npro_aif.acting.solutions import Solutions
+from npro_aif.experiments.agents import make_objective, make_planner, solver_name
+from npro_aif.experiments.convergence import make_convergence
+from npro_aif.experiments.figures import make_figures
 from npro_aif.experiments.files import prepare, save_figure, store, stored, write_text
+from npro_aif.experiments.play import play
 from npro_aif.experiments.progress import EpisodeBar, bars
 from npro_aif.experiments.rows import EPISODES, QUICK_EPISODES, TABLES, Row, TableOfRows, quick_row
 from npro_aif.experiments.run import describe
-from npro_aif.experiments.summary import summarize
 from npro_aif.experiments.tables import csv_text, markdown, picture, rich_table
-from npro_aif.experiments.tasks import SettingsError, Task, make_objective, make_planner, make_task, solver_name
+from npro_aif.experiments.tasks import SettingsError, Task, make_task
 
 PARTS = (*TABLES, "figures", "convergence")
 
@@ -49,12 +48,8 @@ def reproduce(
         if part in TABLES:
             made += make_table(TABLES[part], out, episodes=episodes, quick=quick, console=console)
         elif part == "figures":
-            from npro_aif.experiments.figures import make_figures
-
             made += make_figures(out / "figures", console=console)
         else:
-            from npro_aif.experiments.convergence import make_convergence
-
             made += make_convergence(out / "convergence", quick=quick, console=console)
     console.print("Files:", *(f"  {path}" for path in made), sep="\n")
     return made
@@ -104,33 +99,6 @@ def make_row(row: Row, episodes: int, out: Path, bar: EpisodeBar) -> tuple[dict[
     took = f"{episodes} episodes, {summary['compile_seconds']:.0f} s compiling, "
     took += f"{summary['problems']} plans of {summary['seconds_per_decision']:.4f} s"
     return result, f"done anew, as the settings changed: {took}" if changed else f"done: {took}"
-
-
-def play(
-    row: Row,
-    episodes: int,
-    advance: Callable[[], None] = lambda: None,
-    solutions: Solutions | None = None,
-    *,
-    solver_seed: int | None = None,
-) -> dict[str, Any]:
-    """Run the episodes of a row and summarise them.
-
-    :param solutions: decisions to start from, and to add to.
-    :param solver_seed: of the solver's initial values, where they are others than the row's.
-    """
-    task, agent = prepare(row.task, row.settings, row.preference)
-    if solver_seed is not None and isinstance(agent, Agent):
-        agent = copy.copy(agent)
-        agent.seed = solver_seed
-    solutions = solutions or Solutions()
-    ended: list[Episode] = []
-    seeds = range(row.settings.seed, row.settings.seed + episodes)
-    for episode in iterate_episodes(task.environment, agent, seeds, solutions=solutions):
-        ended.append(episode)
-        advance()
-    ended.sort(key=lambda episode: episode.seed)
-    return {"seed": row.settings.seed} | summarize(task, ended, effort(solutions))
 
 
 def row_settings(task: Task, row: Row, episodes: int) -> dict[str, Any]:

@@ -7,22 +7,12 @@ from typing import Any
 
 from rich.console import Console
 
-from npro_aif.acting.decisions import Solutions, write
 from npro_aif.acting.episodes import Episode, effort, iterate_episodes
+from npro_aif.acting.solutions import Solutions, write
+from npro_aif.experiments.agents import check_settings, make_agent, make_guide, make_objective, make_solver, solver_name
 from npro_aif.experiments.progress import EpisodeBar, bars
 from npro_aif.experiments.summary import summarize, table
-from npro_aif.experiments.tasks import (
-    Settings,
-    SettingsError,
-    Task,
-    check_settings,
-    make_agent,
-    make_guide,
-    make_objective,
-    make_solver,
-    make_task,
-    solver_name,
-)
+from npro_aif.experiments.tasks import Settings, SettingsError, Task, make_task
 from npro_aif.guides import TemporalGuide
 
 INTERRUPTED = 130  # the exit code of a program that Ctrl-C stopped

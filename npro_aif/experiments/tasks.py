@@ -11,19 +11,14 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import gymnasium as gym
-import optax
 
-from npro_aif.acting.agent import Agent
-from npro_aif.acting.episodes import Acting, Episode
+from npro_aif.acting.episodes import Episode
+from npro_aif.belief import Belief
 from npro_aif.envs import DoorKey, ReactivityMaze, TMaze
 from npro_aif.experiments.shortest import shortest_path
-from npro_aif.guides import SequenceGuide, TableGuide, TemporalGuide
 from npro_aif.guides.temporal import FACTORS
-from npro_aif.inference.objectives import Active, Marginal, Objective, Planning
-from npro_aif.language import Belief
 from npro_aif.models import doorkey, reactivity_maze, tmaze
-from npro_aif.planning.planner import Planner
-from npro_aif.solvers import CoordinateSolver, SVISolver
+from npro_aif.solvers import CoordinateSolver
 
 TASKS = ("tmaze", "reactivity", "doorkey")
 METHODS = ("vfe", "efe", "sophisticated")
@@ -77,24 +72,6 @@ def check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
     """Refuse what is not one of the choices, naming them."""
     if value not in choices:
         raise SettingsError(f"{name}: found {value!r}, expected one of {', '.join(choices)}")
-
-
-def check_settings(task: Task, settings: Settings) -> None:
-    """Refuse names that there are not, and settings that would have no effect."""
-    check_choice("method", settings.method, METHODS)
-    check_choice("objective", settings.objective, OBJECTIVES)
-    solver = solver_name(settings)
-    if settings.method != "vfe":
-        return
-    if settings.weight is not None and settings.objective != "active":
-        raise SettingsError(
-            f"weight: found {settings.weight} with the objective {settings.objective}, expected it with active only"
-        )
-    for name in ("num_steps", "learning_rate"):
-        if getattr(settings, name) is not None and solver != "svi":
-            raise SettingsError(
-                f"{name}: found {getattr(settings, name)} with the solver {solver}, expected it with svi only"
-            )
 
 
 # --- The tasks ---------------------------------------------------------------------------------------------
@@ -200,84 +177,3 @@ def _doorkey(size: int, preference: str, paper: bool) -> Task:
         outcome=outcome,
         max_parameters=doorkey.max_layouts(size),
     )
-
-
-# --- Agents for them ---------------------------------------------------------------------------------------
-
-
-def make_agent(task: Task, settings: Settings = DEFAULTS) -> Acting:
-    """An agent for a task: anything with ``reset(key)`` and ``act(observation)``.
-
-    The method "vfe" is ours. The others are the baselines that the paper compares with; they are looked up in
-    ``npro_aif.baselines.make_agent(task, settings)``, and imported only then.
-    """
-    check_choice("method", settings.method, METHODS)
-    if settings.method != "vfe":
-        from npro_aif import baselines
-
-        return baselines.make_agent(task, settings)
-    return vfe_agent(task, settings)
-
-
-def vfe_agent(task: Task, settings: Settings = DEFAULTS) -> Agent:
-    """The agent that minimises a free energy."""
-    return Agent(
-        make_planner(task, settings),
-        task.belief,
-        horizon=settings.horizon or task.horizon,
-        max_steps=task.max_steps,
-        seed=settings.seed,
-        record=False,
-    )
-
-
-def make_planner(task: Task, settings: Settings = DEFAULTS) -> Planner:
-    """The planner of :func:`vfe_agent`."""
-    solver = solver_name(settings)
-    return Planner(
-        task.model,
-        guide=make_guide(task, settings),
-        objective=make_objective(task, settings),
-        solver=make_solver(task, settings) if solver == "svi" else task.sweeps,
-        max_horizon=settings.horizon or task.horizon,
-        max_parameters=task.max_parameters,
-    )
-
-
-def solver_name(settings: Settings) -> str:
-    """The solver that was chosen, or the default."""
-    name = settings.solver or ("svi" if settings.paper else "coordinate")
-    check_choice("solver", name, SOLVERS)
-    return name
-
-
-def make_guide(task: Task, settings: Settings) -> TableGuide:
-    """The T-maze by SVI has the paper's guide over whole sequences, everything else the temporal one."""
-    if task.name == "tmaze" and solver_name(settings) == "svi":
-        return SequenceGuide(task.model, support="all" if settings.paper else "model")
-    return TemporalGuide(task.model, learn=task.learn)
-
-
-def make_objective(task: Task, settings: Settings) -> Objective:
-    """The objective with its weight; with ``paper`` under the switches of the paper's code (see :class:`Active`)."""
-    check_choice("objective", settings.objective, OBJECTIVES)
-    if settings.objective == "marginal":
-        return Marginal()
-    if settings.objective == "planning":
-        return Planning()
-    weight = task.weight if settings.weight is None else settings.weight
-    if not settings.paper:
-        return Active(weight=weight)
-    if task.name == "tmaze":
-        return Active(normalize=True, gradient="through", planning_correction=False, weight=weight)
-    return Active(normalize=True, weight=weight)
-
-
-def make_solver(task: Task, settings: Settings) -> SVISolver:
-    """SVI with Adam, for as many steps as the paper makes, and from the task's own number of starts."""
-    rate = task.learning_rate if settings.learning_rate is None else settings.learning_rate
-    num_steps = task.num_steps if settings.num_steps is None else settings.num_steps
-    if task.restarts == 1 or not make_objective(task, settings).epistemic:
-        return SVISolver(optax.adam(rate), num_steps)
-    trial_steps = None if task.trial_steps is None else min(task.trial_steps, num_steps)
-    return SVISolver(optax.adam(rate), num_steps, restarts=task.restarts, trial_steps=trial_steps)

@@ -9,24 +9,22 @@ import numpyro
 from jax import Array
 from numpyro.handlers import trace
 
+from npro_aif.belief import Belief
+from npro_aif.errors import GuideError
 from npro_aif.inference.epistemic import EpistemicPriors
 from npro_aif.inference.objectives import Objective
-from npro_aif.inference.sequence import SequencePosterior, sequence_priors
-from npro_aif.inference.temporal import TemporalPosterior, temporal_priors
-from npro_aif.language import Belief
-from npro_aif.planning.plan import Plan
 from npro_aif.program.program import program_of
 from npro_aif.program.signature import Signature, Site, join
 
 
-def augmented(
-    model: Callable[..., Any], posterior: Plan | TemporalPosterior | SequencePosterior, objective: Objective
-) -> Callable[..., None]:
+def augmented(model: Callable[..., Any], posterior: Any, objective: Objective) -> Callable[..., None]:
     """The model with preferences and epistemic priors p̃(q) as factors, q held at ``posterior``.
 
     With a temporal posterior the sites are ``epistemic_u_1``, ``epistemic_x_1``, ``epistemic_y_1``, …; with a
     sequence posterior ``epistemic_u``, ``epistemic_x`` and ``epistemic_y``, over whole sequences. Minus the ELBO of
     this program is the free energy (less the planning correction, where it is on).
+
+    :param posterior: a :class:`~npro_aif.Plan`, or what its ``complete()`` returns.
 
     >>> import jax, optax
     >>> from numpyro.handlers import seed
@@ -37,19 +35,22 @@ def augmented(
     >>> list(trace(seed(program, 0)).get_trace(initial_belief(), horizon=1))
     ['theta', 'x_0', 'u_1', 'x_1', 'cue_1', 'goal_1', 'epistemic_u_1', 'epistemic_x_1', 'epistemic_y_1']
     """
-    q: Any = posterior.complete() if isinstance(posterior, Plan) else posterior
+    q = posterior.complete() if hasattr(posterior, "complete") else posterior
+    if not hasattr(q, "priors"):
+        raise GuideError(
+            f"posterior: found a {type(q).__name__}, whose epistemic priors are not tables, expected one of a "
+            "TemporalGuide or SequenceGuide"
+        )
 
     def program(belief: Belief, horizon: int) -> None:
         with trace() as sites:
             model(belief, horizon=horizon)
         if not objective.epistemic:
             return
-        compiled = program_of(model, belief, horizon)
+        tables = program_of(model, belief, horizon)
         values = {name: site["value"] for name, site in sites.items() if site["type"] == "sample"}
-        if isinstance(q, SequencePosterior):
-            _sequence_factors(sequence_priors(q, objective), compiled.signature, values, horizon)
-        else:
-            _temporal_factors(temporal_priors(q, objective), compiled.signature, values, horizon)
+        priors = q.priors(tables.world(belief, horizon), objective.priors)
+        FACTORS[q.scope](priors, tables.signature, values, horizon)
 
     return program
 
@@ -80,3 +81,6 @@ def _sequence_factors(priors: EpistemicPriors, signature: Signature, values: Map
     numpyro.factor("epistemic_u", priors.control[u])
     numpyro.factor("epistemic_x", priors.state["y"][x])
     numpyro.factor("epistemic_y", priors.observation["y"][x, y])
+
+
+FACTORS = {"temporal": _temporal_factors, "sequence": _sequence_factors}

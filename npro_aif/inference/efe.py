@@ -1,6 +1,6 @@
 """The expected free energy G(u) of every plan, by enumeration: the oracle behind the proposition.
 
-    G(u) = E[log q(x|u) − log p̂(x)] + E[H[q(y|x,θ)]] − E[KL[q(θ|y,x) ‖ q(θ|x)]]      (risk + ambiguity − novelty)
+    G(u) = E[log q(x|u) − log p̂(x)] + E[H[q(y|x,θ)]] − E[KL[q(θ|y,x) ‖ q(θ|x)]]      (risk + ambiguity + novelty)
 
 For ``Active(planning_correction=False)`` F = E_q[G] + complexity + E_q[log q(u) + P(u)], so that the best posterior
 over plans is q*(u) = σ(−P − G − C).
@@ -16,6 +16,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from npro_aif.belief import Belief
 from npro_aif.inference.sequence import (
     SequencePosterior,
     SequenceTables,
@@ -24,11 +25,9 @@ from npro_aif.inference.sequence import (
     sequence_evidence,
     sequence_tables,
 )
-from npro_aif.language import Belief
+from npro_aif.numerics import divide, mul_log, neg_entropy
 from npro_aif.program.program import Fixed, Program, program_of
-from npro_aif.tables.numerics import divide, mul_log, neg_entropy
-
-MAX_ENTRIES = 200_000_000  # plans × state sequences × observation sequences × parameters
+from npro_aif.sizes import MOST_ENUMERATED_ENTRIES
 
 
 class ExpectedFreeEnergy(NamedTuple):
@@ -43,14 +42,14 @@ class ExpectedFreeEnergy(NamedTuple):
     plans: Array  # (N, T) the controls (flat over the control sites)
     risk: Array  # (N,) E[log q(x|u)/p̂(x)], preferences on u and y included
     ambiguity: Array  # (N,) E[H[q(y|x,θ)]]
-    novelty: Array  # (N,) E[KL[q(θ|y,x) ‖ q(θ|x)]]: what the plan lets one learn (G counts it negative)
+    novelty: Array  # (N,) −E[KL[q(θ|y,x) ‖ q(θ|x)]]: what the plan lets one learn lowers G
     complexity: Array  # (N,) C(u) = E[log q(y,x,θ|u) − log p(y,x,θ|u)]
     plan_prior: Array  # (N,) P(u) = −E[log p(u)]
 
     @property
     def total(self) -> Array:
         """G(u), (N,)."""
-        return self.risk + self.ambiguity - self.novelty
+        return self.risk + self.ambiguity + self.novelty
 
     def posterior(self) -> Array:
         """q*(u) = σ(−P − G − C), (N,)."""
@@ -79,10 +78,10 @@ def expected_free_energy(
     entries = (
         (signature.num_controls * signature.num_states * signature.num_observations) ** int(horizon)
     ) * signature.num_parameters
-    if entries > MAX_ENTRIES:
+    if entries > MOST_ENUMERATED_ENTRIES:
         raise ValueError(
             f"horizon: enumerating plans would take {entries:,} entries at horizon {horizon}, expected at most "
-            f"{MAX_ENTRIES:,}"
+            f"{MOST_ENUMERATED_ENTRIES:,}"
         )
     plans = jnp.asarray(digits(signature.num_controls, int(horizon)))
     if posterior is not None:
@@ -114,7 +113,7 @@ def _under_posterior(posterior: SequencePosterior) -> tuple[Array, ...]:
     plan, dynamics, moves = (average(tables.whole(factor)) for factor in (tables.plan, tables.states, tables.moves))
     cost = -(q.emission * tables.outcomes).sum((1, 2))  # (N_x,)
     gap = mul_log(q.emission, posterior.emission - tables.emission).sum((1, 2))
-    novelty = states @ (evidence.observation * evidence.novelty).sum(1)
+    novelty = -(states @ (evidence.observation * evidence.gain).sum(1))
     risk, complexity = states @ cost - q.entropy - moves, states @ gap - q.entropy - dynamics
     return risk, states @ evidence.ambiguity, novelty, complexity, -plan
 
@@ -134,7 +133,7 @@ def _under_model(tables: SequenceTables) -> tuple[Array, ...]:
         risk = neg_entropy(state).sum() - (with_theta * moves.T).sum() - (joint * tables.outcomes).sum()
         ambiguity = (with_theta * entropy).sum()
         gained, known = neg_entropy(joint).sum() - neg_entropy(with_y).sum(), neg_entropy(with_theta).sum()
-        novelty = gained - known + neg_entropy(state).sum()
+        novelty = known - gained - neg_entropy(state).sum()
         prior = -mul_log(with_theta, jnp.broadcast_to(plan.T, with_theta.shape)).sum()
         return risk, ambiguity, novelty, jnp.zeros(()), prior
 

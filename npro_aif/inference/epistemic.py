@@ -1,4 +1,4 @@
-r"""The three epistemic priors as costs of controls and states.
+r"""The three epistemic priors, and what they cost at each control and state.
 
 With raw exponents a(u) = H[x'|x,u], a(x) = −E_q(θ|x) H[q(y|x,θ)] and a(y,x) = KL[q(θ|y,x) ‖ q(θ|x)],
 
@@ -8,22 +8,17 @@ the sum over the entries where a is defined (q > 0). F_active counts −E_q[log 
 = E_q(u)[d(u)] + E_q(x)[c(x)]. The same code serves one time slice and whole sequences.
 """
 
-from collections.abc import Mapping
+from __future__ import annotations
+
 from typing import NamedTuple
 
 import jax.numpy as jnp
 from jax import Array
 
-from npro_aif.tables.layout import Evidence
-from npro_aif.tables.numerics import log_normalizer
+from npro_aif.inference.posterior import Part
+from npro_aif.numerics import log_normalizer
 
-
-class EpistemicPriors(NamedTuple):
-    """log p̃ as tables; of each observation site its own."""
-
-    control: Array  # (U,) log p̃(u)
-    state: dict[str, Array]  # by observation site, (X,) log p̃(x)
-    observation: dict[str, Array]  # by observation site, (X, Y) log p̃(y,x)
+COSTS = "epistemic costs"  # what a gradient's forward pass keeps of a slice
 
 
 class EpistemicCosts(NamedTuple):
@@ -32,67 +27,63 @@ class EpistemicCosts(NamedTuple):
     control: Array  # (U,) −weight · a(u)
     ambiguity: Array  # (X,) −weight · a(x), over all observation sites
     novelty: Array  # (X,) −weight · Σ_y q(y|x) a(y,x), over all observation sites
-    normalizer: Array  # () Σ of the log normalisers
+    normalizer: Array | None  # () Σ of the log normalisers, where the priors are normalised
 
 
-def _normalizers(
-    flow_entropy: Array,
-    control: Array,
-    evidence: Mapping[str, Evidence],
-    state: Array,
-    weight: float | Array,
-) -> tuple[Array, dict[str, Array], dict[str, Array]]:
-    of_control = log_normalizer(weight * flow_entropy, control > 0)
-    of_state = {k: log_normalizer(-weight * e.ambiguity, state > 0) for k, e in evidence.items()}
-    of_observation = {
-        k: log_normalizer(weight * e.novelty, (state[:, None] > 0) & (e.observation > 0)) for k, e in evidence.items()
-    }
-    return of_control, of_state, of_observation
+class Normalizers(NamedTuple):
+    """log Σ exp(weight · a); of each observation site its own."""
+
+    control: Array  # ()
+    state: dict[str, Array]  # ()
+    observation: dict[str, Array]  # ()
 
 
-def epistemic_priors(
-    flow_entropy: Array,
-    control: Array,
-    evidence: Mapping[str, Evidence],
-    state: Array,
-    *,
-    normalize: bool,
-    weight: float | Array,
-) -> EpistemicPriors:
-    """The log priors themselves, for the augmented model.
+class EpistemicPriors(NamedTuple):
+    """The priors as tables weight · a; of each observation site its own."""
 
-    :param flow_entropy: (U,) a(u).
-    :param control: (U,) q(u).
-    :param evidence: what each observation site tells about θ, at each state.
-    :param state: (X,) q(x).
-    """
-    of_control: Array = jnp.zeros(())
-    of_state, of_observation = ({k: jnp.zeros(()) for k in evidence} for _ in range(2))
+    control: Array  # (U,)
+    state: dict[str, Array]  # by observation site, (X,)
+    observation: dict[str, Array]  # by observation site, (X, Y)
+    predicted: dict[str, Array]  # by observation site, (X, Y) q(y|x)
+    normalizers: Normalizers | None
+
+    def costs(self) -> EpistemicCosts:
+        """The priors as costs of controls and states."""
+        zero = jnp.zeros(())
+        ambiguity = sum((-table for table in self.state.values()), start=zero)
+        novelty = sum((-(self.predicted[name] * table).sum(-1) for name, table in self.observation.items()), start=zero)
+        total = self.normalizers
+        normalizer = None
+        if total is not None:
+            normalizer = total.control + sum(total.state.values()) + sum(total.observation.values())
+        return EpistemicCosts(-self.control, ambiguity, novelty, normalizer)
+
+    def log(self) -> EpistemicPriors:
+        """The tables log p̃, their normalisers subtracted."""
+        total = self.normalizers
+        if total is None:
+            return self
+        return self._replace(
+            control=self.control - total.control,
+            state={name: table - total.state[name] for name, table in self.state.items()},
+            observation={name: table - total.observation[name] for name, table in self.observation.items()},
+            normalizers=None,
+        )
+
+
+def epistemic_priors(part: Part, *, normalize: bool, weight: float | Array) -> EpistemicPriors:
+    """The priors at one part of a posterior."""
+    evidence = part.evidence()
+    control = weight * part.move_entropy()
+    state = {name: -weight * e.ambiguity for name, e in evidence.items()}
+    observation = {name: weight * e.gain for name, e in evidence.items()}
+    predicted = {name: e.observation for name, e in evidence.items()}
+    normalizers = None
     if normalize:
-        of_control, of_state, of_observation = _normalizers(flow_entropy, control, evidence, state, weight)
-    return EpistemicPriors(
-        weight * flow_entropy - of_control,
-        {k: -weight * e.ambiguity - of_state[k] for k, e in evidence.items()},
-        {k: weight * e.novelty - of_observation[k] for k, e in evidence.items()},
-    )
-
-
-def epistemic_costs(
-    flow_entropy: Array,
-    control: Array,
-    evidence: Mapping[str, Evidence],
-    state: Array,
-    *,
-    normalize: bool,
-    weight: float | Array,
-) -> EpistemicCosts:
-    """The same priors as costs of controls and states; arguments as in :func:`epistemic_priors`."""
-    ambiguity, novelty = jnp.zeros_like(state), jnp.zeros_like(state)
-    for e in evidence.values():
-        ambiguity = ambiguity + weight * e.ambiguity
-        novelty = novelty - weight * (e.observation * e.novelty).sum(-1)
-    normalizer: Array = jnp.zeros((), state.dtype)
-    if normalize:
-        of_control, of_state, of_observation = _normalizers(flow_entropy, control, evidence, state, weight)
-        normalizer = of_control + sum(of_state.values()) + sum(of_observation.values())
-    return EpistemicCosts(-weight * flow_entropy, ambiguity, novelty, normalizer)
+        met = part.state() > 0
+        normalizers = Normalizers(
+            log_normalizer(control, part.control() > 0),
+            {name: log_normalizer(table, met) for name, table in state.items()},
+            {name: log_normalizer(table, met[:, None] & (predicted[name] > 0)) for name, table in observation.items()},
+        )
+    return EpistemicPriors(control, state, observation, predicted, normalizers)

@@ -6,7 +6,7 @@ does not need, and the terms are expectations under the marginals that remain.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import funsor
@@ -20,20 +20,20 @@ from numpyro.distributions.distribution import Unit
 from numpyro.handlers import replay, seed, substitute
 from numpyro.handlers import trace as plain_trace
 
+from npro_aif.belief import Belief
 from npro_aif.errors import GuideError
-from npro_aif.guides.base import Initial, TableGuide
-from npro_aif.inference.epistemic import EpistemicCosts, epistemic_costs
-from npro_aif.inference.objectives import Objective
-from npro_aif.inference.sequence import SequencePosterior, mass, sequence_costs
-from npro_aif.inference.temporal import Marginals
-from npro_aif.language import Belief, default_horizon
-from npro_aif.program.program import World, program_of
+from npro_aif.inference.marginals import Marginals
+from npro_aif.inference.posterior import Evaluate, Terms
+from npro_aif.inference.sequence import SequencePosterior, mass, mass_entropy, sequence_evidence
+from npro_aif.language import default_horizon
+from npro_aif.numerics import divide, mul_log, neg_entropy, normalize, safe_log
+from npro_aif.program.program import program_of
 from npro_aif.program.reader import num_categories
 from npro_aif.program.signature import Signature
-from npro_aif.tables.kernels import Dense
-from npro_aif.tables.numerics import divide, hold, mul_log, neg_entropy, normalize, safe_log
-
-MAX_SITES = 25  # NumPyro gives each enumerated site a letter and a dimension of its own
+from npro_aif.sizes import MOST_ENUMERATED_SITES
+from npro_aif.tables.dense import DenseEmission
+from npro_aif.tables.evidence import Evidence
+from npro_aif.tables.world import World
 
 Factors = dict[str, "funsor.Funsor"]
 
@@ -48,11 +48,28 @@ class GenericPosterior(NamedTuple):
     num_steps: int
     scope: str  # over what the epistemic priors run
 
-    def terms(self, world: World, objective: Objective) -> dict[str, Array]:
-        return generic_terms(self, objective)
+    def parts(self) -> list[Steps]:
+        """Every step by itself, or all of them together where the epistemic priors run over sequences."""
+        steps = tuple(range(1, self.num_steps + 1))
+        return [Steps(self, (t,)) for t in steps] if self.scope == "temporal" else [WholeSteps(self, steps)]
+
+    def terms(self, world: World, evaluate: Evaluate) -> Terms:
+        per_part = [evaluate(part) for part in self.parts()]
+        return {name: sum((terms[name] for terms in per_part), start=jnp.zeros(())) for name in per_part[0]}
 
     def marginals(self, world: World) -> Marginals:
-        return generic_marginals(self)
+        steps = range(1, self.num_steps + 1)
+        masses = [self.policy_mass(t) for t in steps]
+        return Marginals(
+            control=jnp.stack([m.sum(0) for m in masses]),
+            policy=jnp.stack([normalize(m) for m in masses]),
+            state=jnp.stack([self.marginal([self.sites("state", t)]) for t in range(self.num_steps + 1)]),
+            parameter=self.marginal([self.parameters()]) if self.parameters() else jnp.ones(1),
+            observation={
+                site.name: jnp.stack([self.marginal([[f"{site.name}_{t}"]]) for t in steps])
+                for site in self.signature.observation
+            },
+        )
 
     def first_control(self, world: World) -> Array:
         return self.marginals(world).control[0]
@@ -86,6 +103,92 @@ class GenericPosterior(NamedTuple):
 
     def parameters(self) -> list[str]:
         return [site.name for site in self.signature.parameter]
+
+    def policy_mass(self, t: int) -> Array:
+        """q(x_{t-1}, u_t), (X, U)."""
+        return self.marginal([self.sites("state", t - 1), self.sites("control", t)])
+
+
+class Steps(NamedTuple):
+    """The statistics of one step of any guide, as :class:`~npro_aif.inference.posterior.Part` says."""
+
+    q: GenericPosterior
+    times: tuple[int, ...]  # which steps; those of the start (parameters, x_0) count with the first
+
+    def preference(self) -> Array:
+        return self._sum(self.q.expect(factor) for factor in self._own(self.q.preferences).values())
+
+    def complexity(self) -> Array:
+        return self._gap(name for name in self._own(self.q.guide) if name not in self._controls())
+
+    def plan_prior(self) -> Array:
+        return self._gap(self._controls())
+
+    def policy_entropy(self) -> Array:
+        return mass_entropy([self.q.policy_mass(t) for t in self.times])
+
+    def control(self) -> Array:
+        return self.q.marginal([self._names("control")])
+
+    def state(self) -> Array:
+        return self.q.marginal([self._names("state")])
+
+    def move_entropy(self) -> Array:
+        (t,) = self.times
+        flow = self.q.marginal([self.q.sites("state", t - 1), self._names("control"), self._names("state")])
+        moved = flow.sum(-1)
+        return divide((neg_entropy(moved) - neg_entropy(flow).sum(-1)).sum(0), moved.sum(0))
+
+    def evidence(self) -> dict[str, Evidence]:
+        (t,) = self.times
+        evidence = {}
+        for site in self.q.signature.observation:
+            joint = self.q.marginal([self.q.parameters(), self._names("state"), [f"{site.name}_{t}"]])  # q(θ,x,y)
+            weight = joint.sum(-1)
+            evidence[site.name] = DenseEmission(safe_log(divide(joint, weight[..., None]))).evidence(weight)
+        return evidence
+
+    def _names(self, role: str) -> list[str]:
+        """The full names of a role's sites at these steps."""
+        return [name for t in self.times for name in self.q.sites(role, t)]
+
+    def _controls(self) -> list[str]:
+        return self._names("control")
+
+    def _own(self, factors: Factors) -> Factors:
+        """The factors whose sites count here: of these steps, and with the first one those of no step."""
+        steps = {str(t): t for t in range(1, self.q.num_steps + 1)}
+        return {name: f for name, f in factors.items() if steps.get(name.rpartition("_")[2], 1) in self.times}
+
+    def _gap(self, names: Iterable[str]) -> Array:
+        """E_q[log q − log p] of some sites."""
+        return self._sum(self.q.expect(self.q.guide[name]) - self.q.expect(self.q.model[name]) for name in names)
+
+    @staticmethod
+    def _sum(values: Iterable[Array]) -> Array:
+        return sum(values, start=jnp.zeros(()))
+
+
+class WholeSteps(Steps):
+    """The statistics of all steps together, with the epistemic priors over sequences."""
+
+    def move_entropy(self) -> Array:
+        return mass(self._posterior()).entropy
+
+    def evidence(self) -> dict[str, Evidence]:
+        posterior = self._posterior()
+        return {"y": sequence_evidence(mass(posterior), posterior.emission)}
+
+    def _posterior(self) -> SequencePosterior:
+        moves = self.q.marginal([self._names("control"), self._names("state")])
+        seen = self.q.marginal([self._names("state"), self._names("observation"), self.q.parameters()])
+        control = moves.sum(1)
+        return SequencePosterior(
+            safe_log(control),
+            safe_log(divide(moves, control[:, None])),
+            safe_log(divide(seen, seen.sum((1, 2), keepdims=True))),
+            None,  # type: ignore[arg-type]  # the priors need no tables of the model
+        )
 
 
 def enumerate_guide(
@@ -158,145 +261,25 @@ def check_guide(model: Callable[..., Any], guide: Callable[..., Any], belief: Be
                 )
         _check_sites(model_trace, guide_trace)
         count = sum(site["type"] == "sample" for site in guide_trace.values())
-        if count > MAX_SITES:
+        if count > MOST_ENUMERATED_SITES:
             raise GuideError(
-                f"guide: found {count} sites to enumerate, expected at most {MAX_SITES}; use a shorter horizon, or "
-                "TemporalGuide"
+                f"guide: found {count} sites to enumerate, expected at most {MOST_ENUMERATED_SITES}; use a "
+                "shorter horizon, or TemporalGuide"
             )
 
     jax.eval_shape(run)
 
 
-def generic_free_energy(
-    objective: Objective,
+def generic_posterior(
     model: Callable[..., Any],
     guide: Callable[..., Any],
     params: Mapping[str, Array],
     belief: Belief,
     horizon: int | None = None,
-) -> Array:
-    """F of an ordinary NumPyro guide, exactly."""
+) -> tuple[World, GenericPosterior]:
+    """The posterior that an ordinary NumPyro guide is, and the world that it is about."""
     horizon = default_horizon(model) if horizon is None else horizon
-    signature = program_of(model, belief, horizon).signature
+    program = program_of(model, belief, horizon)
     check_guide(model, guide, belief, horizon)
-    posterior = enumerate_guide(model, guide, params, belief, horizon, signature)
-    return sum(generic_terms(posterior, objective).values())  # type: ignore[return-value]
-
-
-def generic_terms(q: GenericPosterior, objective: Objective) -> dict[str, Array]:
-    """The free energy of any guide, term by term (see :meth:`Objective.terms`)."""
-    keep = hold(objective.gradient)
-    controls = {name for t in range(1, q.num_steps + 1) for name in q.sites("control", t)}
-
-    def gap(names: set[str]) -> Array:
-        total: Array = jnp.zeros(())
-        for name in names:
-            total = total + q.expect(q.guide[name]) - q.expect(q.model[name])
-        return total
-
-    risk: Array = jnp.zeros(())
-    for factor in q.preferences.values():
-        risk = risk - q.expect(factor)
-    terms = {"risk": risk, "complexity": gap(set(q.guide) - controls), "plan_prior": gap(controls)}
-    if objective.correction:
-        terms["correction"] = sum(  # type: ignore[assignment]
-            neg_entropy(m.sum(-1)).sum() - neg_entropy(m).sum() for m in _policy_masses(q)
-        )
-    if objective.epistemic:
-        parts = _temporal_parts(q, objective) if q.scope == "temporal" else [_sequence_part(q, objective)]
-        terms |= {name: jnp.zeros(()) for name in ("ambiguity", "novelty", "normalizer")}
-        for costs, control, state in parts:
-            costs = jax.tree.map(keep, costs)
-            terms["risk"] = terms["risk"] + (control * costs.control).sum()
-            terms["ambiguity"] = terms["ambiguity"] + (state * costs.ambiguity).sum()
-            terms["novelty"] = terms["novelty"] + (state * costs.novelty).sum()
-            terms["normalizer"] = terms["normalizer"] + costs.normalizer
-    return terms
-
-
-def _policy_masses(q: GenericPosterior) -> list[Array]:
-    """q(x_{t-1}, u_t) for every t."""
-    return [q.marginal([q.sites("state", t - 1), q.sites("control", t)]) for t in range(1, q.num_steps + 1)]
-
-
-def _temporal_parts(q: GenericPosterior, objective: Objective) -> list[tuple[EpistemicCosts, Array, Array]]:
-    parts = []
-    for t in range(1, q.num_steps + 1):
-        flow = q.marginal([q.sites("state", t - 1), q.sites("control", t), q.sites("state", t)])
-        moved = flow.sum(-1)
-        control, state = moved.sum(0), flow.sum((0, 1))
-        entropy = divide((neg_entropy(moved) - neg_entropy(flow).sum(-1)).sum(0), control)
-        evidence = {}
-        for site in q.signature.observation:
-            joint = q.marginal([q.parameters(), q.sites("state", t), [f"{site.name}_{t}"]])  # q(θ,x,y)
-            weight = joint.sum(-1)
-            evidence[site.name] = Dense(safe_log(divide(joint, weight[..., None]))).evidence(weight)
-        costs = epistemic_costs(
-            entropy, control, evidence, state, normalize=objective.normalize, weight=objective.weight
-        )
-        parts.append((costs, control, state))
-    return parts
-
-
-def _sequence_part(q: GenericPosterior, objective: Objective) -> tuple[EpistemicCosts, Array, Array]:
-    steps = range(1, q.num_steps + 1)
-    us, xs, ys = ([n for t in steps for n in q.sites(role, t)] for role in ("control", "state", "observation"))
-    moves = q.marginal([us, xs])
-    seen = q.marginal([xs, ys, q.parameters()])
-    control = moves.sum(1)
-    posterior = SequencePosterior(
-        safe_log(control),
-        safe_log(divide(moves, control[:, None])),
-        safe_log(divide(seen, seen.sum((1, 2), keepdims=True))),
-        None,  # type: ignore[arg-type]  # the costs need no tables of the model
-    )
-    return sequence_costs(posterior, mass(posterior), objective), control, moves.sum(0)
-
-
-def generic_marginals(q: GenericPosterior) -> Marginals:
-    steps = range(1, q.num_steps + 1)
-    masses = _policy_masses(q)
-    return Marginals(
-        control=jnp.stack([m.sum(0) for m in masses]),
-        policy=jnp.stack([normalize(m) for m in masses]),
-        state=jnp.stack([q.marginal([q.sites("state", t)]) for t in range(q.num_steps + 1)]),
-        parameter=q.marginal([q.parameters()]) if q.parameters() else jnp.ones(1),
-        observation={
-            site.name: jnp.stack([q.marginal([[f"{site.name}_{t}"]]) for t in steps])
-            for site in q.signature.observation
-        },
-    )
-
-
-class GenericGuide(TableGuide):
-    """An ordinary NumPyro guide where a planner expects tables."""
-
-    def __init__(self, model: Callable[..., Any], guide: Callable[..., Any]):
-        super().__init__(model)
-        self.guide = guide
-        self.scope = getattr(guide, "scope", "temporal")
-
-    def parameters(self, world: World, num_steps: int) -> dict[str, tuple[tuple[int, ...], Initial]]:
-        def run(key: Array) -> dict[str, Array]:
-            found = plain_trace(seed(self.guide, key)).get_trace(_belief(world), horizon=num_steps)
-            return {name: site["value"] for name, site in found.items() if site["type"] == "param"}
-
-        shapes = jax.eval_shape(run, jax.random.key(0))
-
-        def first(name: str) -> Initial:
-            return lambda key: run(key)[name]
-
-        return {name: (leaf.shape, first(name)) for name, leaf in shapes.items()}
-
-    def posterior(self, world: World, params: Mapping[str, Array], num_steps: int) -> GenericPosterior:
-        return enumerate_guide(self.model, self.guide, params, _belief(world), num_steps, world.signature)
-
-    def draw(self, world: World, posterior: Any, num_steps: int) -> None:
-        self.guide(_belief(world), horizon=num_steps)
-
-    def check(self, world: World, num_steps: int) -> None:
-        check_guide(self.model, self.guide, _belief(world), num_steps)
-
-
-def _belief(world: World) -> Belief:
-    return Belief(jnp.exp(world.parameter), jnp.exp(world.initial))
+    posterior = enumerate_guide(model, guide, params, belief, horizon, program.signature)
+    return program.world(belief, horizon), posterior

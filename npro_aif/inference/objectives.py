@@ -4,41 +4,96 @@
     F_planning = F_marginal + Σ_t H[q(u_t|x_{t-1})]
     F_active   = F_marginal − E_q[log p̃(u) + log p̃(x) + log p̃(y,x)]  (+ Σ_t H[q(u_t|x_{t-1})])
 
-An objective is a small value that says which terms count; the posteriors know how to evaluate them exactly,
-and :mod:`npro_aif.inference.generic` does so for any guide.
+An objective is a small value that adds up what a posterior's parts give; F is put together here and nowhere else.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Literal
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
 
 import jax
 from jax import Array
+from jax.ad_checkpoint import checkpoint_name
 from numpyro.infer.elbo import ELBO
 
-if TYPE_CHECKING:
-    from npro_aif.inference.posterior import Posterior
-    from npro_aif.program.program import World
+from npro_aif.inference.epistemic import COSTS, EpistemicCosts, EpistemicPriors, epistemic_priors
+from npro_aif.inference.generic import generic_posterior
+from npro_aif.inference.posterior import Part, Posterior, Terms
+from npro_aif.numerics import is_concrete
+from npro_aif.tables.world import World
 
 TERMS = ("risk", "ambiguity", "novelty", "complexity", "plan_prior", "correction", "normalizer")
 
 
 class Objective(ELBO):
-    """A free energy that is evaluated exactly: no sampling, whatever the key."""
+    """A free energy that is evaluated exactly: no sampling, whatever the key.
+
+    To write one of your own, make a frozen dataclass of it and override
+
+    - :meth:`priors`, if it is F_marginal with other epistemic priors: every solver will do; or
+    - :meth:`combine`, if it is anything else: F is then what it returns, and has no closed form (say
+      ``closed_form = True`` in the class if it has the one that ``correction`` and ``priors`` stand for).
+
+    Equal settings make equal objectives, whatever the class keeps them in.
+    """
 
     can_infer_discrete = True
+    num_particles = 1
+    vectorize_particles = True
 
-    epistemic = False  # whether the epistemic priors count
-    correction = False  # whether Σ_t H[q(u_t|x_{t-1})] is added
-    normalize = False
-    gradient: Literal["fixed", "through"] = "fixed"
-    weight: float = 1.0
+    correction: bool = False  # whether Σ_t H[q(u_t|x_{t-1})] is added
+    gradient: str = "fixed"  # whether the epistemic costs are held while stepping ("fixed"), or differentiated too
+    closed_form: ClassVar[bool] = True  # whether coordinate updates minimise it
 
-    def __init__(self) -> None:
-        super().__init__(num_particles=1)
+    def __init__(self) -> None:  # ELBO's own takes the number of particles, of which there are none
+        pass
 
-    def terms(self, world: World, posterior: Posterior) -> dict[str, Array]:
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Take back the closed form where a class puts F together in its own way and does not claim one."""
+        super().__init_subclass__(**kwargs)
+        own = vars(cls)
+        if "closed_form" not in own and any(name in own for name in ("combine", "evaluate", "terms", "free_energy")):
+            cls.closed_form = False
+
+    def priors(self, part: Part) -> EpistemicPriors | None:
+        """The epistemic priors at one part; None where there are none."""
+        return None
+
+    @property
+    def epistemic(self) -> bool:
+        """Whether there are epistemic priors."""
+        return type(self).priors is not Objective.priors
+
+    def costs(self, part: Part) -> EpistemicCosts | None:
+        """The epistemic priors as costs of controls and states."""
+        priors = self.priors(part)
+        return None if priors is None else priors.costs()
+
+    def combine(self, part: Part, costs: EpistemicCosts | None) -> Terms:
+        """The terms of one part, given its epistemic costs (see :meth:`terms`)."""
+        terms = {"risk": -part.preference(), "complexity": part.complexity(), "plan_prior": part.plan_prior()}
+        if self.correction:
+            terms["correction"] = part.policy_entropy()
+        if costs is not None:
+            state = part.state()
+            terms["risk"] += (part.control() * costs.control).sum()
+            terms["ambiguity"] = (state * costs.ambiguity).sum()
+            terms["novelty"] = (state * costs.novelty).sum()
+            if costs.normalizer is not None:
+                terms["normalizer"] = costs.normalizer
+        return terms
+
+    def evaluate(self, part: Part) -> Terms:
+        """The terms of one part; the epistemic costs are held constant under ``gradient="fixed"``."""
+        costs = self.costs(part)
+        if costs is not None:
+            costs = jax.lax.stop_gradient(costs) if self.gradient == "fixed" else costs
+            costs = checkpoint_name(costs, COSTS)
+        return self.combine(part, costs)
+
+    def terms(self, world: World, posterior: Posterior) -> Terms:
         """The free energy's terms, which sum to F.
 
         - ``risk``: −E_q[log p̂], and for Active −weight · E_q[H[q(x|u)]] with it, so that it is the
@@ -50,7 +105,7 @@ class Objective(ELBO):
         - ``correction``: Σ_t H[q(u_t|x_{t-1})] (Planning, and Active with the planning correction);
         - ``normalizer``: the log normalisers of the epistemic priors (Active with ``normalize=True``).
         """
-        return posterior.terms(world, self)
+        return posterior.terms(world, self.evaluate)
 
     def free_energy(self, world: World, posterior: Posterior) -> Array:
         """F, the sum of :meth:`terms`."""
@@ -66,31 +121,24 @@ class Objective(ELBO):
         **kwargs: Any,
     ) -> Array:
         """F of the guide with the parameters ``param_map``; the key is not used."""
-        from npro_aif.guides import TableGuide
-        from npro_aif.inference.generic import generic_free_energy
-
-        if isinstance(guide, TableGuide):
-            return guide.free_energy(self, model, param_map, *args, **kwargs)
-        return generic_free_energy(self, model, guide, param_map, *args, **kwargs)
+        own = getattr(guide, "world_and_posterior", None)  # a table guide knows a faster way
+        if own is not None:
+            return self.free_energy(*own(model, param_map, *args, **kwargs))
+        return self.free_energy(*generic_posterior(model, guide, param_map, *args, **kwargs))
 
     def loss_with_mutable_state(
         self, rng_key: Array, param_map: Any, model: Any, guide: Any, *args: Any, **kwargs: Any
     ) -> Any:
         return {"loss": self.loss(rng_key, param_map, model, guide, *args, **kwargs), "mutable_state": None}
 
-    def _settings(self) -> tuple:
-        return (type(self), self.epistemic, self.correction, self.normalize, self.gradient, float(self.weight))
-
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Objective) and self._settings() == other._settings()
+        return type(self) is type(other) and vars(self) == vars(other)
 
     def __hash__(self) -> int:
-        return hash(self._settings())
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}()"
+        return hash((type(self), *sorted(vars(self).items())))
 
 
+@dataclass(frozen=True, eq=False)
 class Marginal(Objective):
     """F_marginal: the plain variational free energy with preferences (KL control).
 
@@ -99,6 +147,7 @@ class Marginal(Objective):
     """
 
 
+@dataclass(frozen=True, eq=False)
 class Planning(Objective):
     """F_planning: the entropy correction makes the policy a maximiser, not a sampler.
 
@@ -115,9 +164,10 @@ class Planning(Objective):
     ()
     """
 
-    correction = True
+    correction: ClassVar[bool] = True
 
 
+@dataclass(frozen=True, eq=False)
 class Active(Objective):
     """F_active: the epistemic priors make information valuable.
 
@@ -131,27 +181,20 @@ class Active(Objective):
     Active(normalize=False, gradient='fixed', planning_correction=True, weight=0.1)
     """
 
-    epistemic = True
+    normalize: bool = False
+    gradient: Literal["fixed", "through"] = "fixed"
+    planning_correction: bool = True
+    weight: float = 1.0
 
-    def __init__(
-        self,
-        normalize: bool = False,
-        gradient: Literal["fixed", "through"] = "fixed",
-        planning_correction: bool = True,
-        weight: float = 1.0,
-    ):
-        super().__init__()
-        if gradient not in ("fixed", "through"):
-            raise ValueError(f"gradient: found {gradient!r}, expected 'fixed' or 'through'")
-        if not isinstance(weight, jax.core.Tracer) and not weight >= 0:
-            raise ValueError(f"weight: found {weight!r}, expected a number that is not negative")
-        self.normalize = bool(normalize)
-        self.gradient = gradient
-        self.correction = bool(planning_correction)
-        self.weight = weight
+    def __post_init__(self) -> None:
+        if self.gradient not in ("fixed", "through"):
+            raise ValueError(f"gradient: found {self.gradient!r}, expected 'fixed' or 'through'")
+        if is_concrete(self.weight) and not self.weight >= 0:
+            raise ValueError(f"weight: found {self.weight!r}, expected a number that is not negative")
 
-    def __repr__(self) -> str:
-        return (
-            f"Active(normalize={self.normalize}, gradient={self.gradient!r}, planning_correction={self.correction}, "
-            f"weight={self.weight})"
-        )
+    @property
+    def correction(self) -> bool:  # type: ignore[override]
+        return self.planning_correction
+
+    def priors(self, part: Part) -> EpistemicPriors:
+        return epistemic_priors(part, normalize=self.normalize, weight=self.weight)

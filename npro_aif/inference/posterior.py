@@ -1,22 +1,71 @@
-"""What every posterior can do, whatever its factorisation."""
+"""What every posterior can do, whatever its factorisation: it gives statistics, part by part, for an objective to add.
+
+A part is one time slice, or (where the factorisation is over sequences) all of them together.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Callable
+from typing import Protocol
 
 from jax import Array
 
-if TYPE_CHECKING:
-    from npro_aif.inference.objectives import Objective
-    from npro_aif.inference.temporal import Marginals
-    from npro_aif.program.program import World
+from npro_aif.inference.marginals import Marginals
+from npro_aif.tables.evidence import Evidence
+from npro_aif.tables.world import World
+
+Terms = dict[str, Array]  # by name, (): what F is made of
+
+
+class Part(Protocol):
+    """The statistics of one part; what nobody asks for is not computed. The start counts with the first part."""
+
+    def preference(self) -> Array:
+        """E_q[log p̂], ()."""
+        ...
+
+    def complexity(self) -> Array:
+        """E_q[log q(y,x,θ|u) − log p(y,x,θ|u)], ()."""
+        ...
+
+    def plan_prior(self) -> Array:
+        """E_q[log q(u) − log p(u)], ()."""
+        ...
+
+    def policy_entropy(self) -> Array:
+        """Σ_t H[q(u_t|x_{t-1})], ()."""
+        ...
+
+    def control(self) -> Array:
+        """q(u), (U,)."""
+        ...
+
+    def state(self) -> Array:
+        """q(x), (X,)."""
+        ...
+
+    def move_entropy(self) -> Array:
+        """a(u) = H[x'|x,u], the entropy of where each control leads, (U,)."""
+        ...
+
+    def evidence(self) -> dict[str, Evidence]:
+        """What each observation site tells about θ."""
+        ...
+
+
+Evaluate = Callable[[Part], Terms]
 
 
 class Posterior(Protocol):
     """q(u, x, y, θ) as tables."""
 
-    def terms(self, world: World, objective: Objective) -> dict[str, Array]:
-        """The free energy under an objective, term by term."""
+    @property
+    def scope(self) -> str:
+        """Over what the epistemic priors run: "temporal" (slices) or "sequence"."""
+        ...
+
+    def terms(self, world: World, evaluate: Evaluate) -> Terms:
+        """What an objective makes of the parts, summed over them."""
         ...
 
     def marginals(self, world: World) -> Marginals:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
@@ -15,12 +16,13 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from npro_aif.inference.epistemic import EpistemicCosts, EpistemicPriors, epistemic_costs, epistemic_priors
-from npro_aif.inference.objectives import Objective
-from npro_aif.inference.temporal import Marginals
-from npro_aif.program.program import World
-from npro_aif.tables.layout import Evidence, time_slice
-from npro_aif.tables.numerics import divide, finite, hold, neg_entropy, normalize, safe_log
+from npro_aif.inference.epistemic import EpistemicPriors
+from npro_aif.inference.marginals import Marginals
+from npro_aif.inference.posterior import Evaluate, Terms
+from npro_aif.numerics import divide, finite, neg_entropy, normalize, safe_log
+from npro_aif.tables.evidence import Evidence
+from npro_aif.tables.layout import time_slice
+from npro_aif.tables.world import World
 
 FLOOR = 1e-10  # the paper's code adds no mass below this where its tables are unrestricted
 
@@ -28,7 +30,7 @@ FLOOR = 1e-10  # the paper's code adds no mass below this where its tables are u
 class Steps(NamedTuple):
     """A log-factor over sequences as a sum over time, with its first step apart, where x0 may tell about θ.
 
-    An entry that is log 0 is the finite :data:`~npro_aif.tables.numerics.NEVER`.
+    An entry that is log 0 is the finite :data:`~npro_aif.numerics.NEVER`.
     """
 
     first: Array  # (Θ|1, U|1, X|1) of t = 1: meets q(θ,u_1,x_1)
@@ -69,11 +71,23 @@ class SequencePosterior(NamedTuple):
     emission: Array  # (N_x, N_y, Θ) log q(y,θ|x)
     tables: SequenceTables
 
-    def terms(self, world: World, objective: Objective) -> dict[str, Array]:
-        return sequence_terms(self, objective)
+    @property
+    def scope(self) -> str:
+        return "sequence"
+
+    def whole(self) -> Whole:
+        """All the steps, as one part."""
+        return Whole(self, mass(self, *self.tables.origin.shape[1:3]))
+
+    def terms(self, world: World, evaluate: Evaluate) -> Terms:
+        return evaluate(self.whole())
+
+    def priors(self, world: World, priors: Callable[[Whole], EpistemicPriors]) -> EpistemicPriors:
+        """log p̃ over sequences: (N_u,), (N_x,) and (N_x, N_y)."""
+        return priors(self.whole()).log()
 
     def marginals(self, world: World) -> Marginals:
-        return sequence_marginals(self)
+        return self.whole().marginals()
 
     def first_control(self, world: World) -> Array:
         return self.marginals(world).control[0]
@@ -233,18 +247,8 @@ def sequence_evidence(q: SequenceMass, log_emission: Array) -> Evidence:
     log_parameter = finite(safe_log(q.parameter))[:, None, :]
     live = q.emission > 0
     gained = q.emission * jnp.where(live, log_emission - log_parameter, 0.0)
-    novelty = divide(gained.sum(-1), seen) - jnp.where(seen > 0, safe_log(jnp.where(seen > 0, seen, 1.0)), 0.0)
-    return Evidence(seen, jnp.where(seen > 0, novelty, 0.0), -gained.sum((-1, -2)))
-
-
-def _told(posterior: SequencePosterior, q: SequenceMass) -> tuple[Array, Array, dict[str, Evidence], Array]:
-    """The arguments of the epistemic priors over sequences: a(u), q(u), evidence and q(x)."""
-    return q.entropy, q.control, {"y": sequence_evidence(q, posterior.emission)}, q.state
-
-
-def sequence_costs(posterior: SequencePosterior, q: SequenceMass, objective: Objective) -> EpistemicCosts:
-    """The epistemic costs d(u) and c(x) over sequences."""
-    return epistemic_costs(*_told(posterior, q), normalize=objective.normalize, weight=objective.weight)
+    gain = divide(gained.sum(-1), seen) - jnp.where(seen > 0, safe_log(jnp.where(seen > 0, seen, 1.0)), 0.0)
+    return Evidence(seen, jnp.where(seen > 0, gain, 0.0), -gained.sum((-1, -2)))
 
 
 def policy_masses(tables: SequenceTables, q: SequenceMass) -> list[Array]:
@@ -256,49 +260,56 @@ def policy_masses(tables: SequenceTables, q: SequenceMass) -> list[Array]:
     return [jnp.einsum("iuk,iukx->xu", q.first, tables.origin), *pairs]
 
 
-def _mass_of(posterior: SequencePosterior) -> SequenceMass:
-    return mass(posterior, *posterior.tables.origin.shape[1:3])
+def mass_entropy(masses: list[Array]) -> Array:
+    """Σ_t H[q(u_t|x_{t-1})] from q(x_{t-1}, u_t), each (X, U)."""
+    return sum((neg_entropy(m.sum(-1)).sum() - neg_entropy(m).sum() for m in masses), start=jnp.zeros(()))
 
 
-def sequence_terms(posterior: SequencePosterior, objective: Objective) -> dict[str, Array]:
-    """The free energy of a sequence posterior, term by term (see :meth:`Objective.terms`)."""
-    tables, q = posterior.tables, _mass_of(posterior)
-    keep = hold(objective.gradient)
-    told = (q.emission * (finite(posterior.emission) - tables.emission)).sum((1, 2))  # KL[q(y,θ|x) ‖ p], (N_x,)
-    terms = {
-        "risk": -expectation(q, tables.moves),
-        "complexity": q.state @ told - q.control @ q.entropy - expectation(q, tables.states),
-        "plan_prior": (q.control * finite(posterior.control)).sum() - expectation(q, tables.plan),
-    }
-    if tables.outcomes.shape != (1, 1, 1):
-        terms["risk"] -= q.state @ (q.emission * tables.outcomes).sum((1, 2))
-    if objective.correction:
-        entropies = [neg_entropy(m.sum(-1)).sum() - neg_entropy(m).sum() for m in policy_masses(tables, q)]
-        terms["correction"] = sum(entropies, start=jnp.zeros(()))
-    if objective.epistemic:
-        costs = jax.tree.map(keep, sequence_costs(posterior, q, objective))
-        terms["risk"] += (q.control * costs.control).sum()
-        terms["ambiguity"] = (q.state * costs.ambiguity).sum()
-        terms["novelty"] = (q.state * costs.novelty).sum()
-        if objective.normalize:
-            terms["normalizer"] = costs.normalizer
-    return terms
+class Whole(NamedTuple):
+    """The statistics of whole sequences, as :class:`~npro_aif.inference.posterior.Part` says."""
 
+    posterior: SequencePosterior
+    mass: SequenceMass
 
-def sequence_priors(posterior: SequencePosterior, objective: Objective) -> EpistemicPriors:
-    """log p̃ over sequences: (N_u,), (N_x,) and (N_x, N_y)."""
-    told = _told(posterior, _mass_of(posterior))
-    return epistemic_priors(*told, normalize=objective.normalize, weight=objective.weight)
+    def preference(self) -> Array:
+        tables, q = self.posterior.tables, self.mass
+        total = expectation(q, tables.moves)
+        if tables.outcomes.shape != (1, 1, 1):
+            total = total + q.state @ (q.emission * tables.outcomes).sum((1, 2))
+        return total
 
+    def complexity(self) -> Array:
+        tables, q = self.posterior.tables, self.mass
+        gap = (q.emission * (finite(self.posterior.emission) - tables.emission)).sum((1, 2))  # KL[q(y,θ|x) ‖ p], (N_x,)
+        return q.state @ gap - q.control @ q.entropy - expectation(q, tables.states)
 
-def sequence_marginals(posterior: SequencePosterior) -> Marginals:
-    tables, q = posterior.tables, _mass_of(posterior)
-    masses = policy_masses(tables, q)
-    seen = q.state @ q.emission.sum(-1)  # (N_y,)
-    return Marginals(
-        control=jnp.stack([m.sum(0) for m in masses]),
-        policy=jnp.stack([normalize(m) for m in masses]),
-        state=jnp.concatenate([masses[0].sum(-1)[None], jnp.einsum("n,ntx->tx", q.state, tables.places)]),
-        parameter=q.state @ q.parameter,
-        observation={name: jnp.einsum("n,nty->ty", seen, sights) for name, sights in tables.sights.items()},
-    )
+    def plan_prior(self) -> Array:
+        q = self.mass
+        return (q.control * finite(self.posterior.control)).sum() - expectation(q, self.posterior.tables.plan)
+
+    def policy_entropy(self) -> Array:
+        return mass_entropy(policy_masses(self.posterior.tables, self.mass))
+
+    def control(self) -> Array:
+        return self.mass.control
+
+    def state(self) -> Array:
+        return self.mass.state
+
+    def move_entropy(self) -> Array:
+        return self.mass.entropy
+
+    def evidence(self) -> dict[str, Evidence]:
+        return {"y": sequence_evidence(self.mass, self.posterior.emission)}
+
+    def marginals(self) -> Marginals:
+        tables, q = self.posterior.tables, self.mass
+        masses = policy_masses(tables, q)
+        seen = q.state @ q.emission.sum(-1)  # (N_y,)
+        return Marginals(
+            control=jnp.stack([m.sum(0) for m in masses]),
+            policy=jnp.stack([normalize(m) for m in masses]),
+            state=jnp.concatenate([masses[0].sum(-1)[None], jnp.einsum("n,ntx->tx", q.state, tables.places)]),
+            parameter=q.state @ q.parameter,
+            observation={name: jnp.einsum("n,nty->ty", seen, sights) for name, sights in tables.sights.items()},
+        )

@@ -1,12 +1,8 @@
-"""Many beliefs at once: beliefs with supports of one size go together, and their plans become one batched plan.
-
-Small problems are vectorised, in batches padded to a power of two. Large ones fill the machine alone: they are
-planned one after the other, each ending when it has converged, with the code that is compiled for one.
-"""
+"""Batches of trees: some rows of one, several stacked, and plans with supports of different sizes as one plan."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
@@ -14,10 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from npro_aif.guides import Table
 from npro_aif.planning.plan import Plan
-from npro_aif.planning.support import parameter_axis
-
-VECTORIZE_BELOW = 2_000  # entries of a (θ, x, u) table: above, one by one is as fast, and compiles once for a size
 
 
 def rows(tree: Any, index: int | Sequence[int] | np.ndarray) -> Any:
@@ -36,15 +30,18 @@ def stack(trees: Sequence[Any]) -> Any:
     return jax.tree.map(lambda *leaves: np.stack([np.asarray(leaf) for leaf in leaves]), *trees)
 
 
-def join(parts: Sequence[tuple[np.ndarray, Plan]]) -> Plan:
-    """One batched plan from several, each with the places of its rows; all supports are padded to the largest."""
+def join(parts: Sequence[tuple[np.ndarray, Plan]], tables: Mapping[str, Table]) -> Plan:
+    """One batched plan from several, each with the places of its rows; all supports are padded to the largest.
+
+    :param tables: the guide's.
+    """
     size = max(plan.theta.shape[-1] for _, plan in parts)
     order = np.argsort(np.concatenate([place for place, _ in parts]))
-    wide = [widen(plan, size) for _, plan in parts]
+    wide = [widen(plan, size, tables) for _, plan in parts]
     return jax.tree.map(lambda *leaves: jnp.asarray(np.concatenate(leaves)[order]), *wide)
 
 
-def widen(plan: Plan, size: int) -> Plan:
+def widen(plan: Plan, size: int, tables: Mapping[str, Table]) -> Plan:
     """A batched plan with its parameters padded to ``size``: no mass, and logits that count for nothing."""
     extra = size - plan.theta.shape[-1]
     plan = jax.tree.map(np.asarray, plan)
@@ -59,5 +56,5 @@ def widen(plan: Plan, size: int) -> Plan:
     return plan._replace(
         theta=pad(plan.theta, 0, "edge"),
         valid=pad(plan.valid, 0),
-        params={name: pad(table, parameter_axis(name)) for name, table in plan.params.items()},
+        params={name: pad(values, tables[name].axis("parameter")) for name, values in plan.params.items()},
     )

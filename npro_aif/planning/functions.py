@@ -1,46 +1,50 @@
-"""A planner's compiled functions: from a belief to a plan, or to the first control alone.
+"""What a planner compiles, for one length of the time axis: from a belief to a plan, or to the first control alone.
 
 Beliefs, horizons and keys are arguments, so that one function serves every call with as many parameters.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Sequence
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from npro_aif.language import Belief
-from npro_aif.planning.batches import VECTORIZE_BELOW, rows, stack
-from npro_aif.planning.limits import check_memory
-from npro_aif.planning.plan import Origin, Plan
-from npro_aif.planning.support import Sizes, Support, power_of_two, realign
-from npro_aif.planning.threads import RUNNING, CompiledOnce
-from npro_aif.program.program import Fixed, Program, World
-from npro_aif.solvers.base import Problem, Solution
-from npro_aif.tables.numerics import is_concrete
-
-if TYPE_CHECKING:
-    from npro_aif.planning.planner import Planner
-
-
-class WarmStart(NamedTuple):
-    """Tables of logits to start from, and whether to do so."""
-
-    params: dict[str, Array]
-    use: Array  # ()
+from npro_aif.belief import Belief
+from npro_aif.guides import TableGuide
+from npro_aif.inference.objectives import Objective
+from npro_aif.numerics import is_concrete
+from npro_aif.planning.batches import rows, stack
+from npro_aif.planning.origin import Origin
+from npro_aif.planning.plan import Plan
+from npro_aif.planning.support import Sizes, Support, check_memory, power_of_two
+from npro_aif.planning.threads import CompiledOnce
+from npro_aif.planning.warm import WarmStart, later, realign
+from npro_aif.planning.ways import Way, choose_way, is_vectorized
+from npro_aif.program.program import Fixed, Program
+from npro_aif.program.reader import RUNNING
+from npro_aif.solvers.base import Problem, Solution, Solver
+from npro_aif.tables.world import World
 
 
-class Compiled:
-    """A planner's compiled functions for one length of the time axis."""
+class Functions:
+    """A planner's compiled functions.
 
-    def __init__(self, planner: Planner, program: Program, num_steps: int):
-        self.planner = planner
-        self.program = program
+    :param num_steps: the length of the time axis.
+    """
+
+    def __init__(self, program: Program, guide: TableGuide, objective: Objective, solver: Solver, num_steps: int):
+        self.program, self.guide, self.objective, self.solver = program, guide, objective, solver
         self.num_steps = num_steps
-        self.origin = Origin(program, planner.guide, program.signature)
+        self.num_traces = 0  # how often planning code was traced: once for each shape
+        with jax.core.eval_context():
+            world = program.example()
+            guide.check(world, num_steps)
+            solver.check(Problem(world, guide, objective, num_steps))
+            self.tables = guide.tables(world, num_steps)  # what each parameter stands for
+        self.origin = Origin(program, guide)
         self.sizes = Sizes(program.signature.num_parameters)
         self.solve = jax.jit(self.plan)
         self.decide = CompiledOnce(jax.jit(self.first_control))
@@ -48,9 +52,11 @@ class Compiled:
         self.vectorized_warm = jax.jit(jax.vmap(self.plan, (None, 0, 0, None, 0, 0)))
         self._blank: dict[int, WarmStart] = {}
 
+    # --- Before anything is computed ---
+
     def support(self, belief: Belief) -> Support | None:
         """The parameters that the belief holds possible, where its numbers are known and leaving out others pays."""
-        if not is_concrete(belief) or not self.planner.any_horizon():
+        if not is_concrete(belief) or not self.guide.any_horizon:
             return None
         support = self.sizes.support(np.asarray(belief.parameter))
         num_states, item_bytes = self.program.signature.num_states, belief.state.dtype.itemsize
@@ -58,40 +64,31 @@ class Compiled:
         return support
 
     def size(self, support: Support | None) -> int:
+        """With how many parameters a support is planned."""
         return self.program.signature.num_parameters if support is None else support.size
 
-    def plan_group(
-        self,
-        size: int,
-        supports: list[Support | None],
-        keys: Array,
-        beliefs: Belief,
-        warm: Plan | None,
-        horizon: int | Array,
-    ) -> Plan:
-        """Plans from beliefs whose supports have one size, batched."""
-        count, fixed = len(supports), self.program.fixed
-        starts = [self.warm_start(s, None if warm is None else rows(warm, i)) for i, s in enumerate(supports)]
-        beliefs, horizon = typed_arguments(beliefs, horizon)
-        if size * self.program.signature.num_states * self.program.signature.num_controls >= VECTORIZE_BELOW:
-            return stack(
-                [
-                    self.solve(fixed, supports[i], Belief(*(t[i] for t in beliefs)), horizon, keys[i], starts[i])
-                    for i in range(count)
-                ]
-            )
-        padding = np.minimum(np.arange(power_of_two(count)), count - 1)
-        keys, beliefs, support = rows((keys, beliefs, None if supports[0] is None else stack(supports)), padding)
-        if warm is None:
-            plans = self.vectorized(fixed, support, beliefs, horizon, keys, starts[0])
-        else:
-            plans = self.vectorized_warm(fixed, support, beliefs, horizon, keys, rows(stack(starts), padding))
-        return rows(plans, np.arange(count))
+    def shape(self, support: Support | None) -> tuple[int, int, int]:
+        """The entries of a (θ, x, u) table with these parameters."""
+        return self.size(support), self.program.signature.num_states, self.program.signature.num_controls
+
+    def way(self, supports: Sequence[Support | None], *, fusable: bool = False) -> Way:
+        """Which way leads to decisions with these supports."""
+        largest = max(supports, key=self.size)
+        quick = getattr(self.solver, "quick", False)
+        return choose_way(*self.shape(largest), len(supports), quick=quick, fusable=fusable and self.fusable)
+
+    @property
+    def fusable(self) -> bool:
+        """Whether the code is the same for every belief and horizon, so that a belief update can go into it."""
+        everything = self.program.sample is None and self.sizes.nothing_left_out
+        return everything and self.guide.any_horizon
+
+    # --- What is compiled ---
 
     def plan(
         self, fixed: Fixed, support: Support | None, belief: Belief, horizon: Array, key: Array, start: WarmStart
     ) -> Plan:
-        """What is compiled: a plan from a belief, for the parameters of a support (all where there is none)."""
+        """A plan from a belief, for the parameters of a support (all where there is none)."""
         world, solution = self._solved(fixed, support, belief, horizon, key, start)
         return self.plan_of(world, solution, support, belief)
 
@@ -108,18 +105,13 @@ class Compiled:
         theta, valid = (None, None) if support is None else support
         with RUNNING:
             world = self.program.bind(fixed, belief, horizon, theta, valid).routed()
-            first = self.planner.guide.first_params(key, world, self.num_steps)
-            first = {
-                name: jnp.where(start.use, _shift(name, start.params[name]), value) if name in start.params else value
-                for name, value in first.items()
-            }
+            first = start.over(self.guide.first_params(key, world, self.num_steps), self.tables)
             return world, self.solution(world, key, first)
 
     def solution(self, world: World, key: Array, first: dict[str, Array]) -> Solution:
-        """The solver's solution in a world, from the logits ``first`` on."""
-        planner = self.planner
-        planner.num_traces += 1
-        return planner.solver.solve(Problem(world, planner.guide, planner.objective, self.num_steps), key, first)
+        """The solver's solution in a world, from the guide's parameters ``first`` on."""
+        self.num_traces += 1
+        return self.solver.solve(Problem(world, self.guide, self.objective, self.num_steps), key, first)
 
     def plan_of(self, world: World, solution: Solution, support: Support | None, belief: Belief) -> Plan:
         """The plan that a solution is."""
@@ -143,17 +135,48 @@ class Compiled:
             origin=self.origin,
         )
 
+    # --- Many at once ---
+
+    def plan_group(
+        self,
+        supports: list[Support | None],
+        keys: Array,
+        beliefs: Belief,
+        warm: Plan | None,
+        horizon: int | Array,
+    ) -> Plan:
+        """Plans from beliefs whose supports have one size, batched: small ones together, large ones one by one."""
+        count, fixed = len(supports), self.program.fixed
+        starts = [self.warm_start(s, None if warm is None else rows(warm, i)) for i, s in enumerate(supports)]
+        beliefs, horizon = typed_arguments(beliefs, horizon)
+        if not is_vectorized(*self.shape(supports[0])):
+            return stack(
+                [
+                    self.solve(fixed, supports[i], Belief(*(t[i] for t in beliefs)), horizon, keys[i], starts[i])
+                    for i in range(count)
+                ]
+            )
+        padding = np.minimum(np.arange(power_of_two(count)), count - 1)
+        keys, beliefs, support = rows((keys, beliefs, None if supports[0] is None else stack(supports)), padding)
+        if warm is None:
+            plans = self.vectorized(fixed, support, beliefs, horizon, keys, starts[0])
+        else:
+            plans = self.vectorized_warm(fixed, support, beliefs, horizon, keys, rows(stack(starts), padding))
+        return rows(plans, np.arange(count))
+
+    # --- Where it starts ---
+
     def first(self, fixed: Fixed, belief: Belief, key: Array) -> dict[str, Array]:
-        """The first values of the guide's logits, where all parameters are considered."""
-        return self.planner.guide.first_params(key, self.program.bind(fixed, belief, self.num_steps), self.num_steps)
+        """The first values of the guide's parameters, where all θ are considered."""
+        return self.guide.first_params(key, self.program.bind(fixed, belief, self.num_steps), self.num_steps)
 
     def continued(self, warm: Plan) -> dict[str, Array]:
-        """The logits of a plan made one step earlier, where all parameters are considered."""
-        return {name: _shift(name, jnp.asarray(table)) for name, table in warm.params.items()}
+        """The guide's parameters of a plan made one step earlier, where all θ are considered."""
+        return {name: later(jnp.asarray(warm.params[name]), table) for name, table in self.tables.items()}
 
     def warm_start(self, support: Support | None, warm: Plan | None) -> WarmStart:
         """The tables of an earlier plan; those over other parameters than this one's start at the model."""
-        if not self.planner.any_horizon():
+        if not self.guide.any_horizon:
             if warm is not None:
                 raise ValueError("warm: found a plan to start from, expected None with this guide (use TemporalGuide)")
             return WarmStart({}, jnp.asarray(False))
@@ -163,34 +186,24 @@ class Compiled:
         blank = self._blank[size]
         if warm is None:
             return blank
-        tables = {name: warm.params.get(name, table) for name, table in blank.params.items()}
+        params = {name: warm.params.get(name, values) for name, values in blank.params.items()}
         if is_concrete(warm):
             every = jnp.arange(self.program.signature.num_parameters)
             now = Support(every, every >= 0) if support is None else support
-            tables = realign(tables, Support(warm.theta, warm.valid), now)
-        kept = {name: table for name, table in tables.items() if table.shape == blank.params[name].shape}
+            params = realign(params, self.tables, Support(warm.theta, warm.valid), now)
+        kept = {name: values for name, values in params.items() if values.shape == blank.params[name].shape}
         return WarmStart(blank.params | kept, jnp.asarray(True))
 
     def _blank_start(self, size: int) -> WarmStart:
         """Tables of the right shapes for ``size`` parameters."""
 
         def params(fixed: Fixed, theta: Array, key: Array) -> dict[str, Array]:
-            signature = self.program.signature
-            uniform = Belief(
-                jnp.full(signature.num_parameters, 1 / signature.num_parameters),
-                jnp.full((signature.num_parameters, signature.num_states), 1 / signature.num_states),
-            )
-            world = self.program.bind(fixed, uniform, self.num_steps, theta)
-            return self.planner.guide.first_params(key, world, self.num_steps)
+            world = self.program.bind(fixed, self.program.uniform(), self.num_steps, theta)
+            return self.guide.first_params(key, world, self.num_steps)
 
         with jax.core.eval_context():
             shapes = jax.eval_shape(params, self.program.fixed, jnp.zeros(size, jnp.int32), jax.random.key(0))
             return WarmStart({k: jnp.zeros(v.shape, v.dtype) for k, v in shapes.items()}, jnp.asarray(False))
-
-
-def _shift(name: str, table: Array) -> Array:
-    """A table of logits one step later; the last step starts at the model."""
-    return table if name == "parameter_logits" else jnp.roll(table, -1, axis=0).at[-1].set(0.0)
 
 
 def typed(table: Array) -> Array:
@@ -201,5 +214,6 @@ def typed(table: Array) -> Array:
 
 
 def typed_arguments(belief: Belief, horizon: int | Array) -> tuple[Belief, Array]:
+    """A belief and a horizon as what plans are compiled for."""
     steps = jnp.asarray(horizon, jnp.int32) if isinstance(horizon, Array) else np.int32(horizon)
     return Belief(*map(typed, belief)), steps  # type: ignore[return-value]

@@ -2,46 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
+from npro_aif.belief import Belief
 from npro_aif.inference.posterior import Posterior
-from npro_aif.language import Belief
+from npro_aif.numerics import is_concrete
+from npro_aif.planning.choose import TIE_TOLERANCE, Rule
+from npro_aif.planning.origin import Origin
+from npro_aif.planning.sampling import draw
+from npro_aif.planning.support import Support
 from npro_aif.program.signature import Signature, marginalize, split
 from npro_aif.solvers.base import SolverInfo
+from npro_aif.tables.world import World
 
 if TYPE_CHECKING:
     import arviz as az
-
-    from npro_aif.guides import TableGuide
-    from npro_aif.program.program import Program, World
-
-TIE_TOLERANCE = 1e-5  # controls whose probabilities differ by less are tied
-
-
-def most_probable(probs: Array, key: Array | None = None) -> Array:
-    """The index of the largest of some probabilities (…, U).
-
-    :param key: breaks ties (within 1e-5) at random; without it the first one is taken.
-    """
-    tied = probs >= probs.max(-1, keepdims=True) - TIE_TOLERANCE
-    if key is None:
-        return jnp.argmax(tied, axis=-1)
-    return jax.random.categorical(key, jnp.where(tied, 0.0, -jnp.inf))
-
-
-@jax.tree_util.register_static
-@dataclass(frozen=True, eq=False)
-class Origin:
-    """Where a plan comes from: enough to rebuild what it does not store."""
-
-    program: Program
-    guide: TableGuide
-    signature: Signature
 
 
 class Plan(NamedTuple):
@@ -65,7 +44,7 @@ class Plan(NamedTuple):
     parameter: Array  # (Θ,) q(θ)
     observation: dict[str, Array]  # by site, (T, Y) q(y_t)
     free_energy: Array  # (iterations+1,) F before every iteration; the last is F of this posterior
-    terms: dict[str, Array]  # by name, () what F is made of; see npro_aif.inference.objectives.Objective.terms
+    terms: dict[str, Array]  # by name, () what F is made of; see Objective.terms
     info: SolverInfo
     params: Any  # the learned tables, from which a later plan can start
     belief: Belief  # where the plan starts from
@@ -78,12 +57,22 @@ class Plan(NamedTuple):
     def signature(self) -> Signature:
         return self.origin.signature
 
-    def best_control(self, key: Array | None = None) -> Array | dict[str, Array]:
+    def best_control(
+        self,
+        key: Array | None = None,
+        *,
+        ties: Literal["draw", "first"] = "draw",
+        tie_tolerance: float = TIE_TOLERANCE,
+    ) -> Array | dict[str, Array]:
         """The control with the highest q(u_1): a flat index, or a dict by site where there are several.
 
-        :param key: breaks ties (within 1e-5) at random; without it the first one is taken.
+        An :class:`~npro_aif.Agent` that was reset with the same key and has the same rule begins with this control.
+
+        :param key: draws between ties; without it the first one is taken.
+        :param ties: "first" takes the first one in any case.
+        :param tie_tolerance: probabilities that differ by no more are tied; 0 is a bare argmax.
         """
-        flat = most_probable(self.control[..., 0, :], key)
+        flat = Rule(ties, tie_tolerance).best_of(self.control[..., 0, :], key)
         sites = self.signature.control
         return flat if len(sites) == 1 else split(flat, sites)
 
@@ -107,12 +96,42 @@ class Plan(NamedTuple):
 
     def sample(self, key: Array, num_samples: int) -> dict[str, Array]:
         """Draws from the posterior by site: (n,) for parameters, (n, T+1) for states, (n, T) for the others."""
-        from npro_aif.planning.sampling import sample_plan
-
-        return sample_plan(self, key, num_samples)
+        return draw(
+            self.origin,
+            self.origin.program.fixed,
+            self.belief,
+            self.horizon,
+            Support(self.theta, self.valid),
+            self.params,
+            key,
+            num_samples=num_samples,
+            num_steps=int(self.horizon),
+        )
 
     def to_arviz(self, key: Array | None = None, num_samples: int = 1000) -> az.InferenceData:
         """The plan for ArviZ: draws with named dimensions, exact tables, the free energy and its terms."""
-        from npro_aif.analysis.to_arviz import plan_to_arviz
+        from npro_aif.planning.to_arviz import plan_to_arviz
 
         return plan_to_arviz(self, key, num_samples)
+
+
+def trim(plan: Plan, horizon: int | Array, axis: int = 0) -> Plan:
+    """Leave out the rows beyond the horizon.
+
+    :param axis: which one is time: 1 in a batched plan.
+    """
+    steps = int(horizon)
+    if plan.control.shape[axis] == steps:
+        return plan
+
+    def rows(table: Array, count: int) -> Array:
+        """The first ones; sliced by NumPy where that is possible, as JAX would compile anew for every count."""
+        first = (slice(None),) * axis + (slice(count),)
+        return jnp.asarray(np.asarray(table)[first]) if is_concrete(table) else table[first]
+
+    return plan._replace(
+        control=rows(plan.control, steps),
+        policy=rows(plan.policy, steps),
+        state=rows(plan.state, steps + 1),
+        observation={name: rows(table, steps) for name, table in plan.observation.items()},
+    )

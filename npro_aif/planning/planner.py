@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -11,42 +11,50 @@ import numpy as np
 import optax
 from jax import Array
 
-from npro_aif.guides import TableGuide, TemporalGuide
-from npro_aif.inference.generic import GenericGuide
+from npro_aif.belief import Belief, check_type
+from npro_aif.errors import GuideError
+from npro_aif.guides import GenericGuide, TableGuide, TemporalGuide
 from npro_aif.inference.objectives import Active, Objective
-from npro_aif.language import Belief, check_horizon, default_horizon
+from npro_aif.language import check_horizon, default_horizon
+from npro_aif.numerics import is_concrete
+from npro_aif.pickling import Portable
 from npro_aif.planning.batches import join, rows
-from npro_aif.planning.functions import Compiled, typed_arguments
-from npro_aif.planning.limits import thin
-from npro_aif.planning.plan import Plan
-from npro_aif.planning.threads import RUNNING
-from npro_aif.program.checks import check_belief, check_beliefs, check_type
+from npro_aif.planning.describe import describe
+from npro_aif.planning.functions import Functions, typed_arguments
+from npro_aif.planning.origin import model_name
+from npro_aif.planning.plan import Plan, trim
+from npro_aif.planning.support import thin
+from npro_aif.planning.ways import Way
+from npro_aif.program.checks import check_belief, check_beliefs
 from npro_aif.program.program import Program, program_of
-from npro_aif.solvers.base import Problem
+from npro_aif.program.reader import RUNNING
+from npro_aif.solvers.base import Solver
 from npro_aif.solvers.svi import SVISolver
-from npro_aif.tables.numerics import is_concrete
 
 
-class Planner:
+class Planner(Portable):
     """Plans from beliefs: ``plan = planner(rng_key, belief, horizon=…)``.
 
     :param model: a program ``model(belief, horizon=…)``.
     :param guide: a :class:`TemporalGuide` (the default), a :class:`SequenceGuide`, or any NumPyro guide.
     :param objective: :class:`Active` by default.
-    :param solver: :class:`SVISolver` with Adam by default.
+    :param solver: :class:`SVISolver` with Adam by default; anything with ``check`` and ``solve``
+        (:class:`npro_aif.solvers.Solver`).
     :param max_horizon: the largest horizon; by default the first call's. With a temporal guide every horizon up to
         it runs the same compiled code; the other guides compile once for each horizon.
     :param max_parameters: plan with at most so many of the parameters that a belief holds possible, drawn by their
-        probabilities (see :func:`npro_aif.planning.limits.thin`); with all of them by default, which in a large world can be
-        too many. The plan's ``belief`` is the one that was planned with.
+        probabilities (see :func:`npro_aif.planning.support.thin`); with all of them by default, which in a large world
+        can be too many. The plan's ``belief`` is the one that was planned with.
     """
+
+    transient = ("_functions",)
 
     def __init__(
         self,
         model: Callable[..., Any],
         guide: TableGuide | Callable[..., Any] | None = None,
         objective: Objective | None = None,
-        solver: Any = None,
+        solver: Solver | None = None,
         max_horizon: int | None = None,
         max_parameters: int | None = None,
     ):
@@ -55,15 +63,21 @@ class Planner:
         if max_parameters is not None and max_parameters < 1:
             raise ValueError(f"max_parameters: found {max_parameters}, expected at least 1")
         _check_arguments(guide, objective, solver)
-        guide = TemporalGuide(model) if guide is None else guide
         self.model = model
-        self.guide = guide if isinstance(guide, TableGuide) else GenericGuide(model, guide)
+        self.guide = _table_guide(model, guide)
         self.objective = Active() if objective is None else objective
         self.solver = SVISolver(optax.adam(0.05)) if solver is None else solver
         self.max_horizon = max_horizon
         self.max_parameters = max_parameters
-        self.num_traces = 0  # how often planning code was traced: once for each shape
-        self._solvers: dict[tuple[int, str], Compiled] = {}
+        self.restore()
+
+    def restore(self) -> None:
+        self._functions: dict[tuple[int, str], Functions] = {}
+
+    @property
+    def num_traces(self) -> int:
+        """How often planning code was traced: once for each shape."""
+        return sum(functions.num_traces for functions in self._functions.values())
 
     def __call__(
         self, rng_key: Array, belief: Belief, horizon: int | Array | None = None, warm: Plan | None = None
@@ -80,28 +94,28 @@ class Planner:
         self, rng_key: Array, belief: Belief, horizon: int | Array | None = None, warm: Plan | None = None
     ) -> Plan:
         """As a call, but the plan's arrays keep the length of ``max_horizon``, whatever the horizon."""
-        compiled, arguments = self._arguments(rng_key, belief, horizon, warm)
-        return compiled.solve(*arguments)
+        functions, arguments = self._arguments(rng_key, belief, horizon, warm)
+        return functions.solve(*arguments)
 
     def first_control(self, rng_key: Array, belief: Belief, horizon: int | Array | None = None) -> Array:
         """q(u_1) of the plan, (U,): all that acting needs, in less time than a plan with its marginals."""
-        compiled, arguments = self._arguments(rng_key, belief, horizon, None)
-        return compiled.decide(compiled.size(arguments[1]), *arguments)
+        functions, arguments = self._arguments(rng_key, belief, horizon, None)
+        return functions.decide(functions.size(arguments[1]), *arguments)
 
     def _arguments(
         self, rng_key: Array, belief: Belief, horizon: int | Array | None, warm: Plan | None
-    ) -> tuple[Compiled, tuple[Any, ...]]:
+    ) -> tuple[Functions, tuple[Any, ...]]:
         """The compiled functions for a problem, and their arguments."""
         horizon = self._horizon(horizon)
-        compiled = self._compiled(belief, horizon)
-        check_belief(belief, compiled.program.signature)
+        functions = self._of(belief, horizon)
+        check_belief(belief, functions.program.signature)
         belief, horizon = typed_arguments(belief, horizon)
         if self.guide.checks_beliefs and is_concrete(belief):
-            self.guide.check(compiled.program.world(belief, horizon), compiled.num_steps)
+            self.guide.check(functions.program.world(belief, horizon), functions.num_steps)
         belief = self._thinned(belief)
-        support = compiled.support(belief)
-        start = compiled.warm_start(support, warm)
-        return compiled, (compiled.program.fixed, support, belief, horizon, rng_key, start)
+        support = functions.support(belief)
+        start = functions.warm_start(support, warm)
+        return functions, (functions.program.fixed, support, belief, horizon, rng_key, start)
 
     def batch(self, keys: Array, beliefs: Belief, horizon: int | Array | None = None, warm: Plan | None = None) -> Plan:
         """Plan from many beliefs at once: every array of the plan gets a leading batch axis.
@@ -127,22 +141,30 @@ class Planner:
                 f"{count} keys, expected (B, Θ) and (B, Θ, X)"
             )
         horizon = self._horizon(horizon)
-        compiled = self._compiled(Belief(beliefs.parameter[0], beliefs.state[0]), horizon)
+        functions = self._of(Belief(beliefs.parameter[0], beliefs.state[0]), horizon)
         if not is_concrete((beliefs, warm)):
             return jax.vmap(lambda key, belief, warm: self.solve(key, belief, horizon, warm))(keys, beliefs, warm)
-        check_beliefs(beliefs, compiled.program.signature)
+        check_beliefs(beliefs, functions.program.signature)
         beliefs = jax.tree.map(np.asarray, self._thinned(beliefs))
-        supports = [compiled.support(Belief(*row)) for row in zip(beliefs.parameter, beliefs.state, strict=True)]
+        supports = [functions.support(Belief(*row)) for row in zip(beliefs.parameter, beliefs.state, strict=True)]
         places: dict[int, list[int]] = {}
         for i, support in enumerate(supports):
-            places.setdefault(compiled.size(support), []).append(i)
+            places.setdefault(functions.size(support), []).append(i)
         parts = []
-        for size, place in places.items():
-            group = [supports[i] for i in place]
+        for place in places.values():
             own = rows((keys, beliefs, warm), place)
-            parts.append((np.asarray(place), compiled.plan_group(size, group, own[0], own[1], own[2], horizon)))
-        plans = join(parts)
+            parts.append((np.asarray(place), functions.plan_group([supports[i] for i in place], *own, horizon)))
+        plans = join(parts, functions.tables)
         return trim(plans, horizon, axis=1) if is_concrete(horizon) else plans
+
+    def way(self, beliefs: Sequence[Belief], horizon: int | None = None, *, fusable: bool = False) -> Way:
+        """Which way leads to decisions from these beliefs.
+
+        :param fusable: whether the last observation is at hand, so that perception can go with planning.
+        """
+        functions = self.functions_for(beliefs[0], horizon)
+        supports = [functions.support(self._thinned(belief)) for belief in beliefs]
+        return functions.way(supports, fusable=fusable)
 
     def _thinned(self, belief: Belief) -> Belief:
         """The belief, or each of a batch, with at most ``max_parameters`` parameters; a traced one as it is."""
@@ -152,12 +174,23 @@ class Planner:
         return Belief(jnp.asarray(kept), belief.state)
 
     def program(self, belief: Belief, horizon: int | None = None) -> Program:
-        """The compiled program behind the plans."""
-        return self._compiled(belief, self._horizon(horizon)).program
+        """The program behind the plans, as it was read."""
+        return self.functions_for(belief, horizon).program
 
-    def compiled(self, program: Program) -> Compiled:
-        """The compiled functions for a program of this planner."""
-        return next(compiled for compiled in self._solvers.values() if compiled.program is program)
+    def describe(self, belief: Belief | None = None, horizon: int | None = None) -> str:
+        """What is planned with, and which way decisions go, in words.
+
+        :param belief: any belief of the model; may be left out once a plan was made.
+        """
+        if belief is not None:
+            self.functions_for(belief, horizon)
+        settings = {
+            "model": model_name(self.model),
+            "guide": type(self.guide).__name__,
+            "objective": self.objective,
+            "solver": self.solver,
+        }
+        return describe(settings, self._functions.values(), self.max_parameters)
 
     def _horizon(self, horizon: int | Array | None) -> int | Array:
         if horizon is None:
@@ -165,7 +198,7 @@ class Planner:
         check_horizon(horizon)
         if self.max_horizon is None and is_concrete(horizon):
             self.max_horizon = int(horizon)
-        if is_concrete(horizon) and self.any_horizon() and int(horizon) > self._max():
+        if is_concrete(horizon) and self.guide.any_horizon and int(horizon) > self._max():
             raise ValueError(
                 f"horizon: found {horizon}, expected at most max_horizon={self.max_horizon} (an argument of Planner; "
                 "without it, the first call's horizon)"
@@ -177,24 +210,35 @@ class Planner:
             raise ValueError("max_horizon: found None with a traced horizon, expected a number of steps")
         return self.max_horizon
 
-    def any_horizon(self) -> bool:
-        """Whether one compiled function serves every horizon."""
-        return isinstance(self.guide, TemporalGuide)
+    def functions_for(self, belief: Belief, horizon: int | None = None) -> Functions:
+        """What is compiled for plans from such a belief."""
+        return self._of(belief, self._horizon(horizon))
 
-    def _compiled(self, belief: Belief, horizon: int | Array) -> Compiled:
-        if not self.any_horizon() and not is_concrete(horizon):
+    def _of(self, belief: Belief, horizon: int | Array) -> Functions:
+        """What is compiled for a horizon and the present precision; the program is read if it is new."""
+        if not self.guide.any_horizon and not is_concrete(horizon):
             raise ValueError("horizon: found a traced value, expected a Python int with this guide")
-        num_steps = self._max() if self.any_horizon() else int(horizon)
+        num_steps = self._max() if self.guide.any_horizon else int(horizon)
         key = num_steps, str(jnp.result_type(float))
         with RUNNING:
-            if key not in self._solvers:
+            if key not in self._functions:
                 program = program_of(self.model, belief, num_steps)
-                with jax.core.eval_context():
-                    world = program.example()
-                    self.guide.check(world, num_steps)
-                    self.solver.check(Problem(world, self.guide, self.objective, num_steps))
-                self._solvers[key] = Compiled(self, program, num_steps)
-            return self._solvers[key]
+                self._functions[key] = Functions(program, self.guide, self.objective, self.solver, num_steps)
+            return self._functions[key]
+
+
+def _table_guide(model: Callable[..., Any], guide: Any) -> TableGuide:
+    """A guide of tables for the model: the default, the given one, or one around an ordinary NumPyro guide."""
+    if guide is None:
+        return TemporalGuide(model)
+    if not hasattr(guide, "tables"):
+        return GenericGuide(model, guide)
+    if guide.model != model:
+        raise GuideError(
+            f"guide: found a {type(guide).__name__} of the model {model_name(guide.model)}, expected one of the "
+            f"planner's own: {type(guide).__name__}({model_name(model)}), with the very same object"
+        )
+    return guide
 
 
 def _check_arguments(guide: Any, objective: Any, solver: Any) -> None:
@@ -203,27 +247,8 @@ def _check_arguments(guide: Any, objective: Any, solver: Any) -> None:
         raise ValueError(f"guide: found {guide!r}, expected a guide such as TemporalGuide(model), or a NumPyro guide")
     if objective is not None and not isinstance(objective, Objective):
         raise ValueError(f"objective: found {objective!r}, expected one such as aif.Active()")
-    if solver is not None and (isinstance(solver, type) or not hasattr(solver, "solve")):
-        raise ValueError(f"solver: found {solver!r}, expected one such as aif.CoordinateSolver()")
-
-
-def trim(plan: Plan, horizon: int | Array, axis: int = 0) -> Plan:
-    """Leave out the rows beyond the horizon.
-
-    :param axis: which one is time: 1 in a batched plan.
-    """
-    steps = int(horizon)
-    if plan.control.shape[axis] == steps:
-        return plan
-
-    def rows(table: Array, count: int) -> Array:
-        """The first ones; sliced by NumPy where that is possible, as JAX would compile anew for every count."""
-        first = (slice(None),) * axis + (slice(count),)
-        return jnp.asarray(np.asarray(table)[first]) if is_concrete(table) else table[first]
-
-    return plan._replace(
-        control=rows(plan.control, steps),
-        policy=rows(plan.policy, steps),
-        state=rows(plan.state, steps + 1),
-        observation={name: rows(table, steps) for name, table in plan.observation.items()},
-    )
+    if solver is not None and (isinstance(solver, type) or not (hasattr(solver, "solve") and hasattr(solver, "check"))):
+        raise ValueError(
+            f"solver: found {solver!r}, expected one such as aif.CoordinateSolver(), with check(problem) and "
+            "solve(problem, key, params)"
+        )

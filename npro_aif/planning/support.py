@@ -11,8 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-PRUNE_FROM = 8  # with fewer parameters there is nothing to gain from leaving some out
-SMALLEST = 4  # a smaller size would save less than compiling it costs
+from npro_aif.sizes import PRUNE_FROM, SMALLEST_SUPPORT, memory_bytes
 
 
 class Support(NamedTuple):
@@ -43,9 +42,14 @@ class Sizes:
         self.num_parameters = num_parameters
         self._last = 0
 
+    @property
+    def nothing_left_out(self) -> bool:
+        """Whether every plan considers all parameters."""
+        return self.num_parameters < PRUNE_FROM
+
     def of(self, count: int) -> int:
         """The size for a support of ``count`` parameters."""
-        size = max(SMALLEST, power_of_two(count))
+        size = max(SMALLEST_SUPPORT, power_of_two(count))
         if size < self.num_parameters:
             return size
         if count > self._last:
@@ -55,7 +59,7 @@ class Sizes:
     def support(self, parameter: np.ndarray) -> Support | None:
         """The support of a belief's p(θ), (Θ,); None where nothing is left out."""
         possible = np.flatnonzero(parameter > 0)
-        if self.num_parameters < PRUNE_FROM or not len(possible):
+        if self.nothing_left_out or not len(possible):
             return None
         size = self.of(len(possible))
         if size >= self.num_parameters:
@@ -69,23 +73,31 @@ def power_of_two(count: int) -> int:
     return 1 << (count - 1).bit_length()
 
 
-def parameter_axis(name: str) -> int | None:
-    """Which axis of a temporal guide's table of logits runs over the parameters."""
-    return {"parameter_logits": 0, "control_logits": None}.get(name, 1)
+def thin(parameter: np.ndarray, count: int) -> np.ndarray:
+    """p(θ) with at most ``count`` of its parameters, drawn without replacement by their probabilities.
+
+    The noise that draws them is the same every time (Gumbel's, of which the highest with log p are taken): while a
+    belief narrows, those that were kept stay, and others follow for those that were ruled out.
+
+    >>> thin(np.array([0.0, 0.2, 0.2, 0.2, 0.4]), 2).round(3).tolist()
+    [0.0, 0.0, 0.5, 0.5, 0.0]
+    """
+    possible = np.flatnonzero(parameter > 0)
+    if len(possible) <= count:
+        return parameter
+    score = np.log(parameter[possible]) + np.random.default_rng(0).gumbel(size=len(parameter))[possible]
+    kept = possible[np.argsort(-score, kind="stable")[:count]]
+    thinned = np.zeros_like(parameter)
+    thinned[kept] = parameter[kept] / parameter[kept].sum()
+    return thinned
 
 
-def realign(tables: dict[str, Array], before: Support, after: Support) -> dict[str, Array]:
-    """A temporal guide's logits over some parameters as logits over others; zero (the model) where one is new."""
-    order = np.argsort(np.asarray(before.theta), kind="stable")  # the valid one of equals comes first
-    known = np.asarray(before.theta)[order]
-    place = np.minimum(np.searchsorted(known, np.asarray(after.theta)), len(known) - 1)
-    found = known[place] == np.asarray(after.theta)
-
-    def rows(name: str, table: Array) -> Array:
-        axis = parameter_axis(name)
-        if axis is None:
-            return table
-        kept = found.reshape((-1,) + (1,) * (table.ndim - axis - 1))
-        return jnp.asarray(np.where(kept, np.take(np.asarray(table), order[place], axis), 0.0))
-
-    return {name: rows(name, table) for name, table in tables.items()}
+def check_memory(size: int, num_states: int, num_steps: int, item_bytes: int) -> None:
+    """Refuse a plan whose flows q(θ, x_t) and p(θ, x_t) alone would take more than half of the machine's memory."""
+    needed, limit = 2 * (num_steps + 1) * size * num_states * item_bytes, memory_bytes() // 2
+    if needed > limit:
+        raise MemoryError(
+            f"planner: found {size:,} parameters to plan with, whose {num_states:,} states at {num_steps} steps would "
+            f"take {needed / 2**30:.1f} GB or more, expected at most {limit / 2**30:.1f} GB (half of the memory): plan "
+            "fewer steps ahead, or with max_parameters of them"
+        )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -11,7 +10,7 @@ from typing import Any, Generic, TypeVar
 import jax
 import jax.numpy as jnp
 
-RUNNING = threading.RLock()  # held while a program runs: NumPyro has one stack of handlers for all threads
+from npro_aif.sizes import num_cores
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -35,11 +34,6 @@ class CompiledOnce(Generic[Result]):
             result = self.function(*arguments)
         self._warm.add(kind)
         return result
-
-
-def num_cores() -> int:
-    """How many cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def on_all_cores(function: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:

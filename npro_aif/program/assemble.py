@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
@@ -31,8 +29,10 @@ from npro_aif.program.axes import (
 )
 from npro_aif.program.reader import Draw, Reading
 from npro_aif.program.signature import Signature, Site, join, split
-from npro_aif.tables.kernels import Dense, Index, Kernel
-from npro_aif.tables.layout import select_parameters
+from npro_aif.tables.dense import DenseEmission, DenseTransition
+from npro_aif.tables.index import IndexEmission, IndexTransition
+from npro_aif.tables.kernels import Emission, Transition
+from npro_aif.tables.world import World
 
 MAY_DEPEND = {  # kind: the axes that its table may have
     "parameter": {THETA},
@@ -52,62 +52,12 @@ REMEDY = {
 }
 
 
-class World(NamedTuple):
-    """The planning problem as tables; an axis on which a table does not depend has size 1."""
-
-    parameter: Array  # (Θ,) log p(θ)
-    initial: Array  # (Θ, X) log p(x0|θ)
-    control: Array  # (T|1, X|1, U) log p(u|x)
-    state: Kernel  # (T|1, Θ|1, X|1, U|1, X') p(x'|x,u,θ)
-    observation: dict[str, Kernel]  # by site, (T|1, Θ|1, X', Y) p(y|x',θ)
-    sensor: dict[str, Kernel]  # as observation, for belief updates only
-    preference: dict[str, Array]  # by name, (T|1, Θ|1, X|1, U|1, X'|1) log p̂
-    observation_preference: dict[str, tuple[Array, ...]]  # by observation site, (T|1, Θ|1, X'|1, Y) log p̂
-    horizon: Array  # () the number of steps that count
-    theta: Array  # (Θ,) the flat parameter index of each row
-    signature: Signature
-
-    def select(self, theta: Array) -> World:
-        """The world's kernels and preferences with only the rows ``theta`` of the parameters."""
-
-        def pick(table: Any) -> Any:
-            return table.select(theta) if isinstance(table, Kernel) else select_parameters(table, theta)
-
-        return self._map(pick)
-
-    def routed(self) -> World:
-        """The world whose transition is ready for a loop over time."""
-        return self._replace(state=self.state.routed(*self.initial.shape))
-
-    def without_parameters(self) -> World:
-        """The world's kernels and preferences that are the same for all parameters; None for the others."""
-
-        def drop(table: Any) -> Any:
-            return table if jax.tree.leaves(table)[0].shape[1] == 1 else None
-
-        return self._map(drop)
-
-    def _map(self, function: Callable[[Any], Any]) -> World:
-        """A function of every table (T|1, Θ|1, …) that is there."""
-        fields = ("state", "observation", "sensor", "preference", "observation_preference")
-
-        def apply(table: Any) -> Any:
-            return None if table is None else function(table)
-
-        return self._replace(**{f: jax.tree.map(apply, getattr(self, f), is_leaf=is_table) for f in fields})
-
-
-def is_table(node: Any) -> bool:
-    """Whether a node of a world is one table: a kernel is, and so is one that is missing."""
-    return node is None or isinstance(node, Kernel)
-
-
 def assemble(reading: Reading, signature: Signature, num_steps: int, horizon: Array, theta: Array) -> World:
     """Put the recorded tables of one evaluation together into a World."""
     sizes = axis_sizes(signature, len(theta), num_steps)
     lay = functools.partial(_lay, signature=signature, sizes=sizes)
     groups: dict[str, list[Draw]] = {"parameter": [], "initial": [], "control": [], "state": []}
-    kernels: dict[str, dict[str, Kernel]] = {"observation": {}, "sensor": {}}
+    kernels: dict[str, dict[str, Emission]] = {"observation": {}, "sensor": {}}
     for draw in reading.draws:
         kind = "initial" if draw.initial else draw.kind
         laid = draw._replace(
@@ -115,7 +65,7 @@ def assemble(reading: Reading, signature: Signature, num_steps: int, horizon: Ar
             index=None if draw.index is None else lay(draw.index, draw.names[0], kind, outcome=False),
         )
         if kind in kernels:
-            kernels[kind][draw.names[0]] = _observation_kernel(laid)
+            kernels[kind][draw.names[0]] = _emission(laid)
         else:
             groups[kind].append(laid)
 
@@ -172,7 +122,7 @@ def _product(draws: list[Draw], values: Mapping[str, Array], axis: int) -> Array
     for draw in draws:
         sites = tuple(Site(n, s) for n, s in zip(draw.names, draw.sizes, strict=True))
         outcome = join(values, sites)
-        log = draw.log if draw.log is not None else Index(draw.index, sites[0].size).table()
+        log = draw.log if draw.log is not None else IndexTransition(draw.index, sites[0].size).table()
         if log.shape[position] == 1:  # (…, 1, …, K) → outcome onto the shared axis
             chosen = jnp.moveaxis(jnp.take(log, outcome, axis=-1), -1, position).squeeze(position + 1)
         else:
@@ -182,10 +132,10 @@ def _product(draws: list[Draw], values: Mapping[str, Array], axis: int) -> Array
     return total
 
 
-def _transition(draws: list[Draw], signature: Signature, values: Mapping[str, Array]) -> Kernel:
+def _transition(draws: list[Draw], signature: Signature, values: Mapping[str, Array]) -> Transition:
     """The state sites of a slice as one kernel; one index table if all of them are certain."""
     if any(draw.index is None for draw in draws):
-        return Dense(_product(draws, values, NEXT))
+        return DenseTransition(_product(draws, values, NEXT))
     strides = {}
     stride = signature.num_states
     for site in signature.state:
@@ -200,14 +150,14 @@ def _transition(draws: list[Draw], signature: Signature, values: Mapping[str, Ar
                 jnp.broadcast_to(index, (*shape, index.shape[4])), jnp.broadcast_to(flat, (*shape, 1)), axis=-1
             )
         flat = flat + index * strides[draw.names[0]]
-    return Index(flat[..., 0], signature.num_states)
+    return IndexTransition(flat[..., 0], signature.num_states)
 
 
-def _observation_kernel(draw: Draw) -> Kernel:
+def _emission(draw: Draw) -> Emission:
     """(t, θ, 1, 1, x'[, y]) → (t, θ, x'[, y])."""
     if draw.index is not None:
-        return Index(draw.index[:, :, 0, 0], draw.sizes[0])
-    return Dense(draw.log[:, :, 0, 0])
+        return IndexEmission(draw.index[:, :, 0, 0], draw.sizes[0])
+    return DenseEmission(draw.log[:, :, 0, 0])
 
 
 def _preferences(

@@ -17,12 +17,12 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from npro_aif.belief import ROW_SUM_TOLERANCE, Belief, check_numbers, check_shape
 from npro_aif.errors import ModelError
-from npro_aif.language import ROW_SUM_TOLERANCE, Belief
+from npro_aif.numerics import is_concrete
 from npro_aif.program.axes import NEXT, STATE, THETA, TIME, axis_name, site_axes
 from npro_aif.program.reader import Reading, read
 from npro_aif.program.signature import Signature, Site, product, split
-from npro_aif.tables.numerics import is_concrete
 
 STEERING = (
     jax.errors.ConcretizationTypeError,
@@ -234,42 +234,16 @@ def check_against_scalars(reading: Reading, scalars: list[Any], flat: dict[int, 
             )
 
 
-def check_type(belief: Any, name: str = "belief") -> None:
-    """Refuse what is not a belief made of arrays."""
-    if not isinstance(belief, Belief):
-        raise ModelError(f"{name}: found {type(belief).__name__}, expected aif.Belief(parameter, state)")
-    for field, table in zip(Belief._fields, belief, strict=True):
-        if not hasattr(table, "shape"):
-            raise ModelError(f"{name}.{field}: found {type(table).__name__}, expected an array")
-
-
-def check_belief(belief: Belief, signature: Signature | None = None, name: str = "belief") -> None:
-    """Refuse a belief of the wrong shape, or (where its numbers are known) that does not sum to one."""
-    check_type(belief, name)
-    shapes = jnp.shape(belief.parameter), jnp.shape(belief.state)
-    if len(shapes[0]) != 1 or len(shapes[1]) != 2 or shapes[0][0] != shapes[1][0]:
+def check_belief(belief: Belief, signature: Signature, name: str = "belief") -> None:
+    """Refuse a belief that does not fit the program, or (where its numbers are known) that does not sum to one."""
+    check_shape(belief, name)
+    if jnp.shape(belief.state) != (signature.num_parameters, signature.num_states):
         raise ModelError(
-            f"{name}: found parameter of shape {shapes[0]} and state of shape {shapes[1]}, expected (Θ,) and (Θ, X)"
-        )
-    if signature is not None and shapes[1] != (signature.num_parameters, signature.num_states):
-        raise ModelError(
-            f"{name}: found state of shape {shapes[1]}, expected ({signature.num_parameters}, {signature.num_states}) "
-            f"for the parameters {[s.name for s in signature.parameter]} and the states "
+            f"{name}: found state of shape {jnp.shape(belief.state)}, expected ({signature.num_parameters}, "
+            f"{signature.num_states}) for the parameters {[s.name for s in signature.parameter]} and the states "
             f"{[s.name for s in signature.state]}"
         )
-    if not is_concrete(belief):
-        return
-    parameter, state = np.asarray(belief.parameter), np.asarray(belief.state)
-    if not abs(parameter.sum() - 1) <= ROW_SUM_TOLERANCE:
-        raise ModelError(f"{name}.parameter: found a row that sums to {parameter.sum():.6g}, expected 1")
-    totals = state.sum(-1)
-    wrong = ~(np.abs(totals - 1) <= ROW_SUM_TOLERANCE)
-    if wrong.any():
-        row = int(np.argmax(wrong))
-        raise ModelError(f"{name}.state: found that row {row} sums to {totals[row]:.6g}, expected 1")
-    for field, table in (("parameter", parameter), ("state", state)):
-        if (table < 0).any():
-            raise ModelError(f"{name}.{field}: found a negative probability {table.min():.6g}, expected at least 0")
+    check_numbers(belief, name)
 
 
 def check_beliefs(beliefs: Belief, signature: Signature) -> None:

@@ -1,9 +1,7 @@
-"""A program as tables: the kernels of one time slice, with nothing repeated over an axis it does not depend on.
+"""A program whose sites are known: it is evaluated once with every site on an axis of its own, which gives the World.
 
-:func:`compile_program` finds a model's sites and checks it; :meth:`Program.world` evaluates it once with every site
-on an axis of its own, which yields the :class:`World`: p(θ), p(x0|θ), p(u|x), p(x'|x,u,θ), p(y|x,θ) and the
-preferences. The part that depends on neither belief nor horizon is evaluated once and kept; in a large world only
-what does not depend on θ either, and :meth:`Program.bind` evaluates the rest for the θ that are asked for.
+The part that depends on neither belief nor horizon is evaluated once and kept; in a large world only what does not
+depend on θ either, and :meth:`Program.bind` evaluates the rest for the θ that are asked for.
 """
 
 from __future__ import annotations
@@ -19,27 +17,24 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from npro_aif.belief import Belief, check_numbers, check_shape, check_type
 from npro_aif.errors import ModelError
-from npro_aif.language import Belief, check_horizon
-from npro_aif.program.assemble import World, assemble, is_table
+from npro_aif.language import check_horizon
+from npro_aif.pickling import Portable
+from npro_aif.program.assemble import assemble
 from npro_aif.program.axes import CONTROL, THETA, TIME, enumerated_values, on_axis, site_axes
 from npro_aif.program.checks import (
     check_against_scalars,
     check_belief,
     check_carry,
-    check_type,
     find_signature,
     run_scalars,
     scalar_runs,
 )
 from npro_aif.program.reader import Reading, check_preferences, check_rows, read
 from npro_aif.program.signature import Signature, join, split
-from npro_aif.tables.kernels import Index, Kernel
-
-__all__ = ["Fixed", "Program", "World", "compile_program", "program_of"]
-
-MOST_FROZEN = 2**26  # entries of the tables that are kept (256 MB); a world with more is large
-SAMPLE = 64  # how many parameters a large world is checked at
+from npro_aif.sizes import MOST_FROZEN, SAMPLED_PARAMETERS
+from npro_aif.tables.world import World
 
 
 class Fixed(NamedTuple):
@@ -50,11 +45,13 @@ class Fixed(NamedTuple):
     t: Array  # the times on theirs
 
 
-class Program:
+class Program(Portable):
     """A model whose sites are known: evaluates to a :class:`World` for any belief and horizon.
 
     :param num_steps: the length of the time axis (the largest horizon).
     """
+
+    transient = ("_bind",)
 
     def __init__(self, model: Callable[..., Any], signature: Signature, order: list[str], num_steps: int):
         self.model = model
@@ -66,6 +63,9 @@ class Program:
         }
         self.sample: np.ndarray | None = None  # the parameters at which a large world was checked; None for all
         self.fixed = self._freeze()
+        self.restore()
+
+    def restore(self) -> None:
         self._bind = jax.jit(self.bind)
 
     def bind(
@@ -90,7 +90,7 @@ class Program:
         if control is not None:
             values = values | self._values(CONTROL, control[None])
         world = self._world(belief, jnp.asarray(horizon), values, fixed.t)
-        world = jax.tree.map(lambda a, b: _prepared(_guarded(b)) if a is None else a, tables, world, is_leaf=is_table)
+        world = tables.filled(world)
         return world if valid is None else world._replace(parameter=jnp.where(valid, world.parameter, -jnp.inf))
 
     def world(self, belief: Belief, horizon: int | Array) -> World:
@@ -99,9 +99,10 @@ class Program:
 
     def example(self) -> World:
         """The world at the uniform belief and the largest horizon; of a large one the parameters it was checked at."""
-        return self._bind(self.fixed, self._uniform(), jnp.asarray(self.num_steps), self.sample)
+        return self._bind(self.fixed, self.uniform(), jnp.asarray(self.num_steps), self.sample)
 
-    def _uniform(self) -> Belief:
+    def uniform(self) -> Belief:
+        """Every parameter, and every state, as probable as any other."""
         num_parameters, num_states = self.signature.num_parameters, self.signature.num_states
         shapes = (num_parameters,), (num_parameters, num_states)
         return Belief(*(jax.device_put(np.full(s, 1 / s[-1], jnp.result_type(float))) for s in shapes))
@@ -117,7 +118,7 @@ class Program:
             every = np.arange(self.signature.num_parameters, dtype=np.int32)
             values = jax.device_put(enumerated_values(self.signature, every))
             t = jnp.asarray(on_axis(np.arange(1, self.num_steps + 1, dtype=np.int32), TIME))
-            arguments = self._uniform(), jnp.asarray(self.num_steps), values, t
+            arguments = self.uniform(), jnp.asarray(self.num_steps), values, t
             changing = len(jax.tree.leaves(arguments[:2]))
             abstract = jax.make_jaxpr(self._world)(*arguments)
             varies = depends_on_first(abstract.jaxpr, changing)
@@ -148,12 +149,11 @@ class Program:
             check_against_scalars(reading, scalars, runs.flat)
             check_rows(reading)
             check_carry(reading, self.signature)
-            tables, structure = jax.tree.flatten(world, is_leaf=is_table)
-            kept = [None if varying else table for varying, table in zip(varies, tables, strict=True)]
-            fixed = jax.tree.unflatten(structure, kept)._replace(theta=None)
+            fixed = world.without(jax.tree.unflatten(jax.tree.structure(world), varies))
+            fixed = fixed._replace(parameter=None, initial=None, theta=None)  # these have a row for every θ
             if self.sample is not None:
                 fixed = fixed.without_parameters()
-            return Fixed(jax.tree.map(_prepared, fixed, is_leaf=is_table), values, t)
+            return Fixed(fixed.prepared(), values, t)
 
     def _theta(self, values: Mapping[str, Array]) -> Array:
         parameters = {site.name: values[site.name].reshape(-1) for site in self.signature.parameter}
@@ -190,18 +190,9 @@ def _sample(num_parameters: int, entries: int) -> np.ndarray | None:
     """The parameters at which to check a world whose tables would have so many entries; None for all, if not large."""
     if entries <= MOST_FROZEN or num_parameters <= 2:
         return None
-    count = max(2, min(SAMPLE, MOST_FROZEN * num_parameters // entries))  # two: with one, θ would not show
+    count = max(2, min(SAMPLED_PARAMETERS, MOST_FROZEN * num_parameters // entries))  # two: with one, θ would not show
     drawn = np.random.default_rng(0).choice(num_parameters, count, replace=False)
     return np.sort(drawn).astype(np.int32)
-
-
-def _prepared(table: Any) -> Any:
-    return table.prepared() if isinstance(table, Kernel) else table
-
-
-def _guarded(table: Any) -> Any:
-    """A table that was evaluated for θ which nobody checked: no outcome may lie outside of its range."""
-    return Index(jnp.clip(table.index, 0, table.size - 1), table.size) if isinstance(table, Index) else table
 
 
 def compile_program(model: Callable[..., Any], belief: Belief, horizon: int) -> Program:
@@ -211,7 +202,8 @@ def compile_program(model: Callable[..., Any], belief: Belief, horizon: int) -> 
     :param horizon: the largest horizon that will be asked for.
     """
     check_horizon(horizon)
-    check_belief(belief)
+    check_shape(belief)
+    check_numbers(belief)
     signature, order = find_signature(model, belief, horizon)
     check_belief(belief, signature)
     return Program(model, signature, order, int(horizon))

@@ -1,11 +1,12 @@
 """Reading a program: one handler runs a model with chosen site values and records what it meets.
 
 With scalars it finds the sites and their sizes; with arrays on separate axes it yields whole tables in one
-go. Every complaint about a program is raised here or in :mod:`npro_aif.program.program`, and names the site.
+go. Every complaint about a program is raised in this room, and names the site.
 """
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -18,10 +19,10 @@ from jax import Array
 from numpyro.distributions.distribution import Unit
 from numpyro.primitives import Messenger
 
+from npro_aif.belief import ROW_SUM_TOLERANCE, Belief
 from npro_aif.errors import ModelError
 from npro_aif.language import (
     ROLE,
-    ROW_SUM_TOLERANCE,
     SLICE,
     DeterministicCategorical,
     Role,
@@ -29,9 +30,9 @@ from npro_aif.language import (
     clock,
     sensing,
 )
-from npro_aif.planning.threads import RUNNING
-from npro_aif.tables.numerics import is_concrete, safe_log
+from npro_aif.numerics import is_concrete, safe_log
 
+RUNNING = threading.RLock()  # held while a program runs: NumPyro has one stack of handlers for all threads
 PRESENT = "0"  # the time index of the initial state's sites
 
 
@@ -172,7 +173,7 @@ def is_initial(full_name: str) -> bool:
 
 def read(
     model: Callable[..., Any],
-    belief: Any,
+    belief: Belief,
     horizon: Any,
     value: Callable[[str, str, int], Any],
     t: Any,

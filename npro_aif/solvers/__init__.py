@@ -1,6 +1,7 @@
 """Solvers: ways to find the posterior that minimises an objective."""
 
+from npro_aif.solvers.base import Problem, Solution, Solver, SolverInfo
 from npro_aif.solvers.coordinate import CoordinateSolver
 from npro_aif.solvers.svi import SVISolver
 
-__all__ = ["CoordinateSolver", "SVISolver"]
+__all__ = ["CoordinateSolver", "Problem", "SVISolver", "Solution", "Solver", "SolverInfo"]

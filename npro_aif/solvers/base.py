@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from jax import Array
 
 from npro_aif.guides import TableGuide
 from npro_aif.inference.objectives import Objective
-from npro_aif.program.program import World
+from npro_aif.inference.posterior import Posterior, Terms
+from npro_aif.tables.world import World
 
 
 class Problem(NamedTuple):
@@ -31,8 +32,25 @@ class SolverInfo(NamedTuple):
 class Solution(NamedTuple):
     """A posterior and its history."""
 
-    posterior: Any  # as the guide's own, with the world's tables where a factor is not learned
+    posterior: Posterior  # as the guide's own, with the world's tables where a factor is not learned
     free_energy: Array  # (iterations + 1,) F before every iteration, and of the returned posterior
-    terms: dict[str, Array]  # by name, () what the last of them is made of
+    terms: Terms  # by name, () what the last of them is made of
     info: SolverInfo
-    params: Any  # what a warm start takes
+    params: Any  # the guide's parameters that stand for the posterior; a warm start takes them
+
+
+class Solver(Protocol):
+    """Finds the posterior that minimises an objective. Equal settings make equal solvers, as frozen dataclasses do."""
+
+    @property
+    def quick(self) -> bool:
+        """Whether a small problem takes it no longer than starting a thread does."""
+        ...
+
+    def check(self, problem: Problem) -> None:
+        """Refuse a problem that it cannot solve; called once, with tables at hand, before anything is compiled."""
+        ...
+
+    def solve(self, problem: Problem, key: Array, params: Any) -> Solution:
+        """Solve it from the guide's parameters ``params`` on; traced by JAX."""
+        ...

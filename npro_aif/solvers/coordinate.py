@@ -16,31 +16,18 @@ posterior with the lowest F is returned.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from npro_aif.guides import TemporalGuide
+from npro_aif.inference.posterior import Terms
 from npro_aif.inference.temporal import TemporalPosterior
-from npro_aif.program.program import World
 from npro_aif.solvers.base import Problem, Solution, SolverInfo
 from npro_aif.solvers.restarts import best_of, check_restarts
-from npro_aif.solvers.sweep import (
-    Costs,
-    Forward,
-    backward,
-    emissions,
-    forward,
-    is_small,
-    reference_flow,
-    template,
-    total,
-    whole,
-)
-from npro_aif.tables.kernels import Dense
+from npro_aif.solvers.sweep import Costs, Forward, Sweep, prepare
 
 UNVISITED = ("prior", "free")
 MEMORY = 8  # the longest cycle that is looked for
@@ -52,7 +39,7 @@ class Best(NamedTuple):
     """The posterior with the lowest F so far, or the one that reproduced itself."""
 
     free_energy: Array  # ()
-    terms: dict[str, Array]  # by name, ()
+    terms: Terms  # by name, ()
     posterior: TemporalPosterior
 
 
@@ -108,12 +95,20 @@ class CoordinateSolver:
         if not self.tol > 0:
             raise ValueError(f"tol: found {self.tol}, expected a positive number")
 
+    quick: ClassVar[bool] = True
+
     def check(self, problem: Problem) -> None:
         """Refuse what has no closed form."""
-        if not isinstance(problem.guide, TemporalGuide):
+        if not problem.guide.closed_form:
             raise ValueError(
-                f"CoordinateSolver: found the guide {type(problem.guide).__name__}, expected a TemporalGuide (use "
-                "SVISolver)"
+                f"CoordinateSolver: found the guide {type(problem.guide).__name__}, which has no closed-form updates, "
+                "expected a TemporalGuide (use SVISolver)"
+            )
+        if not problem.objective.closed_form:
+            raise ValueError(
+                f"CoordinateSolver: found the objective {type(problem.objective).__name__}, which puts F together in "
+                "its own way, expected one with a closed form such as Planning() (use SVISolver, or override priors() "
+                "only)"
             )
         if problem.objective.epistemic and problem.objective.gradient == "through":
             raise ValueError(
@@ -130,93 +125,77 @@ class CoordinateSolver:
         return best_of(self.restarts, problem, key, params, solve, lambda solution: solution.free_energy[-1])
 
     def _solve(self, problem: Problem, params: Any) -> Solution:
-        world, objective = problem.world, problem.objective
-        guide: Any = problem.guide
-        learn = guide.learn
-        seeds = {name: params[name] for name in ("control_logits", "parameter_logits") if name in params}
-        first = template(world, guide.posterior(world, seeds, problem.num_steps), learn)
-        observation = emissions(world, learn)
-        reference = reference_flow(world, problem.num_steps) if self.unvisited == "prior" else None
-        lead = self.lead if objective.epistemic else 0
-        small = is_small(world, problem.num_steps)
-
-        def body(state: Sweeping) -> Sweeping:
-            seen = forward(world, state.posterior, objective, observation, reference)
-            value = total(seen.terms)
-            settled = state.progress.change <= self.tol
-            hopeless = (state.progress.sweep == self.max_sweeps) | (state.progress.since == PATIENCE)
-            now = Best(value, seen.terms, state.posterior)
-            better = settled | (value <= state.best.free_energy)
-            best = jax.tree.map(lambda old, new: jnp.where(better, new, old), state.best, now)
-            history = state.history.at[state.progress.sweep].set(value)
-            done = settled | hopeless
-            state = state._replace(best=best, history=history, done=done)
-            if not small:
-                return jax.lax.cond(done, lambda state, _: state, move, state, seen)
-            moved = move(state, seen)  # also when done: a branch would cost more, in batches much more
-            kept = jax.tree.map(lambda old, new: jnp.where(done, old, new), state.progress, moved.progress)
-            return moved._replace(progress=kept)
-
-        def move(state: Sweeping, seen: Forward) -> Sweeping:
-            """The backward pass: at first without epistemic costs, and with damped ones once a cycle was met."""
-            sweep, _, cycle, since = state.progress
-            share = jnp.where(cycle > 0, DAMPING ** (1 + since // CALM), 1.0)
-            share = jnp.where(sweep > lead, share, jnp.where(sweep == lead, 1.0, 0.0))
-            costs = jax.tree.map(lambda old, new: old + share * (new - old), state.costs, seen.costs)
-            posterior = backward(world, state.posterior, objective, seen.before, costs, learn, reference)
-            gap = jnp.stack([jnp.abs(a - b).max() for a, b in zip(costs, seen.costs, strict=True)]).max()
-            change = jnp.maximum(distance(posterior, state.posterior), gap)
-            mark = fingerprint(posterior, costs)
-            period = _period(state.prints, mark, sweep - lead, self.tol)
-            cycle = jnp.where((cycle == 0) & (change > self.tol), period, cycle)
-            return state._replace(
-                progress=Progress(sweep + 1, change, cycle, jnp.where(cycle > 0, since + 1, 0)),
-                posterior=posterior,
-                costs=costs,
-                prints=jnp.roll(state.prints, 1).at[0].set(mark),
-            )
-
-        dtype = world.initial.dtype
-        infinite = jnp.asarray(jnp.inf, dtype)
-        shapes = (problem.num_steps, world.initial.shape[1]), (problem.num_steps, world.control.shape[-1])
-        terms = jax.eval_shape(lambda: forward(world, first, objective, observation, reference).terms)
+        world = problem.world
+        guide: Any = problem.guide  # whose factors are learned in closed form
+        sweep = prepare(problem, guide.learn, with_reference=self.unvisited == "prior")
+        tables = guide.tables(world, problem.num_steps)
+        seeds = {name: params[name] for name, table in tables.items() if table.role in ("control", "parameter")}
+        first = sweep.template(guide.posterior(world, seeds, problem.num_steps))
         state = jax.lax.while_loop(
-            lambda state: ~state.done,
-            body,
-            Sweeping(
-                progress=Progress(jnp.asarray(0), infinite, jnp.asarray(0), jnp.asarray(0)),
-                posterior=first,
-                costs=Costs(*(jnp.zeros(shape, dtype) for shape in shapes)),
-                prints=jnp.full(MEMORY, jnp.inf, dtype),
-                best=Best(infinite, {name: jnp.zeros((), term.dtype) for name, term in terms.items()}, first),
-                history=jnp.zeros(self.max_sweeps + 1, dtype),
-                done=jnp.asarray(False),
-            ),
+            lambda state: ~state.done, lambda state: self._body(sweep, state), self._begin(sweep, first)
         )
-        sweep, change, cycle, _ = state.progress
+        made, change, cycle, _ = state.progress
         converged, best = change <= self.tol, state.best
-        posterior = whole(world, best.posterior, observation)
-        made = jnp.arange(self.max_sweeps + 1) < jnp.minimum(sweep + 1, self.max_sweeps)
-        history = jnp.where(made, state.history, best.free_energy)
-        info = SolverInfo(sweep, converged, jnp.where(converged, 0, cycle))
-        return Solution(posterior, history, best.terms, info, _params(world, posterior))
+        posterior = sweep.whole(best.posterior)
+        looked = jnp.arange(self.max_sweeps + 1) < jnp.minimum(made + 1, self.max_sweeps)
+        history = jnp.where(looked, state.history, best.free_energy)
+        info = SolverInfo(made, converged, jnp.where(converged, 0, cycle))
+        return Solution(posterior, history, best.terms, info, guide.params_of(world, posterior))
 
+    def _begin(self, sweep: Sweep, first: TemporalPosterior) -> Sweeping:
+        """The state before the first sweep."""
+        world, dtype = sweep.world, sweep.world.initial.dtype
+        infinite = jnp.asarray(jnp.inf, dtype)
+        shapes = (sweep.num_steps, world.initial.shape[1]), (sweep.num_steps, world.num_controls)
+        terms = jax.eval_shape(lambda: sweep.forward(first).terms)
+        return Sweeping(
+            progress=Progress(jnp.asarray(0), infinite, jnp.asarray(0), jnp.asarray(0)),
+            posterior=first,
+            costs=Costs(*(jnp.zeros(shape, dtype) for shape in shapes)),
+            prints=jnp.full(MEMORY, jnp.inf, dtype),
+            best=Best(infinite, {name: jnp.zeros((), term.dtype) for name, term in terms.items()}, first),
+            history=jnp.zeros(self.max_sweeps + 1, dtype),
+            done=jnp.asarray(False),
+        )
 
-def _params(world: World, posterior: TemporalPosterior) -> dict[str, Array]:
-    """The posterior as the guide's logits, so that any solver can start from it and any plan be completed."""
+    def _body(self, sweep: Sweep, state: Sweeping) -> Sweeping:
+        """Look at the present posterior, and if it has not settled move on."""
+        seen = sweep.forward(state.posterior)
+        value = sum(seen.terms.values())
+        settled = state.progress.change <= self.tol
+        hopeless = (state.progress.sweep == self.max_sweeps) | (state.progress.since == PATIENCE)
+        now = Best(value, seen.terms, state.posterior)  # type: ignore[arg-type]
+        better = settled | (value <= state.best.free_energy)
+        best = jax.tree.map(lambda old, new: jnp.where(better, new, old), state.best, now)
+        done = settled | hopeless
+        state = state._replace(best=best, history=state.history.at[state.progress.sweep].set(value), done=done)
+        if not sweep.is_small:
+            return jax.lax.cond(
+                done, lambda state, _: state, lambda state, seen: self._move(sweep, state, seen), state, seen
+            )
+        moved = self._move(sweep, state, seen)  # also when done: a branch would cost more, in batches much more
+        kept = jax.tree.map(lambda old, new: jnp.where(done, old, new), state.progress, moved.progress)
+        return moved._replace(progress=kept)
 
-    def ratio(q: Array, p: Array) -> Array:
-        return jnp.where(q > -jnp.inf, q - jnp.where(p > -jnp.inf, p, 0.0), -jnp.inf)
-
-    params = {"control_logits": posterior.control, "parameter_logits": ratio(posterior.parameter, world.parameter)}
-    if posterior.state is not world.state:
-        params["state_logits"] = ratio(posterior.state.table(), world.state.table())
-    for name, kernel in posterior.observation.items():
-        if kernel is not world.observation[name] and isinstance(kernel, Dense):
-            log = jnp.broadcast_to(world.observation[name].table(), kernel.log.shape)
-            shape = (posterior.control.shape[0], world.initial.shape[0], *kernel.log.shape[2:])
-            params[f"{name}_logits"] = jnp.broadcast_to(ratio(kernel.log, log), shape)
-    return params
+    def _move(self, sweep: Sweep, state: Sweeping, seen: Forward) -> Sweeping:
+        """The backward pass: at first without epistemic costs, and with damped ones once a cycle was met."""
+        lead = self.lead if sweep.objective.epistemic else 0
+        made, _, cycle, since = state.progress
+        share = jnp.where(cycle > 0, DAMPING ** (1 + since // CALM), 1.0)
+        share = jnp.where(made > lead, share, jnp.where(made == lead, 1.0, 0.0))
+        costs = jax.tree.map(lambda old, new: old + share * (new - old), state.costs, seen.costs)
+        posterior = sweep.backward(state.posterior, seen.before, costs)
+        gap = jnp.stack([jnp.abs(a - b).max() for a, b in zip(costs, seen.costs, strict=True)]).max()
+        change = jnp.maximum(distance(posterior, state.posterior), gap)
+        mark = fingerprint(posterior, costs)
+        period = _period(state.prints, mark, made - lead, self.tol)
+        cycle = jnp.where((cycle == 0) & (change > self.tol), period, cycle)
+        return state._replace(
+            progress=Progress(made + 1, change, cycle, jnp.where(cycle > 0, since + 1, 0)),
+            posterior=posterior,
+            costs=costs,
+            prints=jnp.roll(state.prints, 1).at[0].set(mark),
+        )
 
 
 def distance(a: TemporalPosterior, b: TemporalPosterior) -> Array:

@@ -38,14 +38,16 @@ def best_of(
     if restarts == 1:
         return solve(params)
 
+    tables = problem.guide.tables(problem.world, problem.num_steps)
+
     def start(i: Array) -> Result:
         fresh = jax.random.fold_in(key, i)
         other = problem.guide.first_params(fresh, problem.world, problem.num_steps)
-        if "control_logits" in other:
-            other["control_logits"] = spread * other["control_logits"]
-        if "parameter_logits" in other:  # the guide's own start, p(θ), is a saddle where θ are symmetric
-            shape = other["parameter_logits"].shape
-            other["parameter_logits"] = jax.random.normal(jax.random.fold_in(fresh, 1), shape)
+        for name, table in tables.items():
+            if table.role == "control":
+                other[name] = spread * other[name]
+            elif table.role == "parameter":  # the guide's own start, p(θ), is a saddle where θ are symmetric
+                other[name] = jax.random.normal(jax.random.fold_in(fresh, 1), table.shape)
         return solve(jax.tree.map(lambda a, b: jnp.where(i == 0, a, b), params, other))
 
     every = jax.vmap(start)(jnp.arange(restarts))

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import optax
 from jax import Array
+from numpyro.distributions.transforms import biject_to
 
 from npro_aif.solvers.base import Problem, Solution, SolverInfo
 from npro_aif.solvers.restarts import best_of, check_restarts
@@ -26,13 +27,13 @@ class Descent(NamedTuple):
     step: Array  # () how many were made
     calm: Array  # () how many in a row changed F by less than the tolerance
     value: Array  # () F before the last of them, where there is a tolerance
-    state: Any  # the guide's logits, and the optimizer's state
+    state: Any  # the guide's parameters, unconstrained, and the optimizer's state
     history: Array  # (num_steps,) F before each
 
 
 @dataclass(frozen=True)
 class SVISolver:
-    """Gradient descent on a guide's logits.
+    """Gradient descent on a guide's parameters.
 
     :param optimizer: any Optax optimizer.
     :param num_steps: how many steps at most.
@@ -68,29 +69,44 @@ class SVISolver:
                 f"trial_steps: found {self.trial_steps} with restarts=1, expected it with several starts only"
             )
 
+    quick: ClassVar[bool] = False
+
     def check(self, problem: Problem) -> None:
         """Every guide and objective will do."""
 
     def solve(self, problem: Problem, key: Array, params: Any) -> Solution:
-        """Minimise the objective from the guide's logits ``params``, and from further key-seeded ones."""
-        loss = problem.guide.loss_function(problem.objective, problem.world, problem.num_steps)
+        """Minimise the objective from the guide's parameters ``params``, and from further key-seeded ones.
+
+        As in NumPyro's SVI, steps are made on unconstrained numbers.
+        """
+        tables = problem.guide.tables(problem.world, problem.num_steps)
+        transforms = {name: biject_to(table.constraint) for name, table in tables.items()}
+        constrained_loss = problem.guide.loss_function(problem.objective, problem.world, problem.num_steps)
+
+        def constrain(free: Any) -> Any:
+            return {name: transforms[name](value) for name, value in free.items()}
+
+        def loss(free: Any) -> Array:
+            return constrained_loss(constrain(free))
+
         step = stepper(self.optimizer, loss)
         trial_steps = self.num_steps if self.trial_steps is None else self.trial_steps
 
         def descend(params: Any) -> Descent:
-            return self._descend(step, self._first(params), 0, trial_steps)
+            free = {name: transforms[name].inv(params[name]) for name in transforms}
+            return self._descend(step, self._first(free), 0, trial_steps)
 
         def free_energy(descent: Descent) -> Array:
             return loss(descent.state[0])
 
         descent = best_of(self.restarts, problem, key, params, descend, free_energy, SPREAD)
-        params = descent.state[0]
+        free = descent.state[0]
         if trial_steps < self.num_steps:
             descent = self._descend(step, descent, trial_steps, self.num_steps)
             # With fixed epistemic costs steps may leave a low F_active again, for a fixed point that is higher.
-            fell = loss(descent.state[0]) <= loss(params)
-            params = jax.tree.map(lambda old, new: jnp.where(fell, new, old), params, descent.state[0])
-        iterations = descent.step
+            fell = loss(descent.state[0]) <= loss(free)
+            free = jax.tree.map(lambda old, new: jnp.where(fell, new, old), free, descent.state[0])
+        iterations, params = descent.step, constrain(free)
         posterior = problem.guide.posterior(problem.world, params, problem.num_steps)
         terms = problem.objective.terms(problem.world, posterior)
         final = sum(terms.values())

@@ -7,21 +7,13 @@ state's parameters are one stretch of memory, and a move that they agree on shif
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax import Array
 
 INSIDE = "promise_in_bounds"  # indices are checked when a program is compiled
-
-
-class Evidence(NamedTuple):
-    """What one observation site tells about θ at each state, given a weight q(θ,x)."""
-
-    observation: Array  # (X, Y) q(y|x)
-    novelty: Array  # (X, Y) KL[q(θ|y,x) ‖ q(θ|x)], zero where q(y,x) = 0
-    ambiguity: Array  # (X,) E_q(θ|x) H[q(y|x,θ)]
 
 
 def contract(output: str, *operands: tuple[Array, str]) -> Array:
@@ -51,3 +43,8 @@ def select_parameters(table: Array, theta: Array) -> Array:
 def control_first(table: Array) -> Array:
     """([T|1,] Θ|1, X|1, U|1) → ([T|1,] U|1, X|1, Θ|1): from a table's layout to that of moves."""
     return jnp.swapaxes(table, -1, -3)
+
+
+def lookup(table: Array, *index: Any) -> Array:
+    """table[index], where an axis of size 1 stands for all values."""
+    return table[tuple(0 if size == 1 else i for size, i in zip(table.shape, index, strict=False))]

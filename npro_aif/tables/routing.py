@@ -9,18 +9,40 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, Protocol, Self
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from npro_aif.numerics import is_concrete, neg_entropy, sum_last
+from npro_aif.sizes import MOST_BLOCKS, MOST_GROUPS
 from npro_aif.tables.layout import INSIDE, control_first, time_slice
-from npro_aif.tables.numerics import is_concrete, neg_entropy, sum_last
 
-MOST_GROUPS = 4  # with more, looking every entry up is as fast
-MOST_BLOCKS = 8  # of controls that are looked at one after the other: more would take long to compile
+
+class Routing(Protocol):
+    """Where each (u, x, θ) leads, at all times or (after ``at``) at one."""
+
+    def at(self, t: Array | int) -> Self:
+        """One time slice."""
+        ...
+
+    def select(self, theta: Array) -> Self | None:
+        """The same for some of the parameters; None where it must be worked out anew."""
+        ...
+
+    def push(self, before: Array, policy: Array, size: int) -> Array:
+        """Σ_{u,x} before(x,θ) policy(x,u) [x' = where it leads], (X', Θ)."""
+        ...
+
+    def pull(self, value: Array) -> Array:
+        """value(x', θ) at where each (u, x, θ) leads, (U|1, X|1, Θ)."""
+        ...
+
+    def spread(self, weight: Array) -> Array:
+        """q(x) H[q(x'|x,u)] with θ summed out under the weight q(θ,x), (X, Θ): (U|1, X)."""
+        ...
 
 
 class Mixed(NamedTuple):
@@ -52,10 +74,7 @@ class Rows:
         return Rows(self.target, jnp.take(self.group, theta, axis=-1), mixed)
 
     def push(self, before: Array, policy: Array, size: int) -> Array:
-        """Σ_{u,x} before(x,θ) policy(x,u) [x' = where it leads], (X', Θ).
-
-        Controls go block by block, so that what is computed for a block, and for its gradient, stays in the cache.
-        """
+        """Controls go block by block, so that what is computed for one, and for its gradient, stays in the cache."""
         num_states, num_parameters = before.shape
         if self.target.shape[1] == 1:  # where it leads does not depend on the control
             policy = policy.sum(1, keepdims=True)
@@ -77,7 +96,6 @@ class Rows:
         return result
 
     def pull(self, value: Array) -> Array:
-        """value(x', θ) at where each (u, x, θ) leads, (U|1, X|1, Θ)."""
         first, *others = self.target
         found = value.at[first.ravel()].get(mode=INSIDE)
         if self.mixed is not None:
@@ -89,7 +107,6 @@ class Rows:
         return found.reshape(*first.shape, -1)
 
     def spread(self, weight: Array) -> Array:
-        """q(x) H[q(x'|x,u)] with θ summed out under the weight q(θ,x), (X, Θ): (U|1, X)."""
         if self.mixed is None:  # all θ agree on the next state: there is nothing to be uncertain of
             return jnp.zeros((1, len(weight)), weight.dtype)
         place, group = self.mixed
@@ -122,8 +139,10 @@ class Routes:
     def at(self, t: Array | int) -> Routes:
         return Routes(time_slice(self.place, t), time_slice(self.group, t), self.num_groups)
 
+    def select(self, theta: Array) -> None:
+        return None
+
     def push(self, before: Array, policy: Array, size: int) -> Array:
-        """As in :class:`Rows`."""
         result = jnp.zeros(size * before.shape[1], before.dtype)
         places = jnp.broadcast_to(self.place, (policy.shape[1], *before.shape))
         for place, probs in zip(places, policy.T, strict=True):  # one by one is faster than at once
@@ -131,11 +150,9 @@ class Routes:
         return result.reshape(size, before.shape[1])
 
     def pull(self, value: Array) -> Array:
-        """As in :class:`Rows`."""
         return value.ravel().at[self.place].get(mode=INSIDE)
 
     def spread(self, weight: Array) -> Array:
-        """As in :class:`Rows`."""
         empty = jnp.zeros(self.num_groups * len(weight), weight.dtype)
         flow = jnp.stack([empty.at[place.ravel()].add(weight.ravel(), mode=INSIDE) for place in self.group])
         return neg_entropy(sum_last(weight)) - neg_entropy(flow).reshape(-1, self.num_groups, len(weight)).sum(1)

@@ -15,7 +15,8 @@ import numpyro.distributions as dist
 import pytest
 
 import npro_aif as aif
-from npro_aif.acting.decisions import Solutions, fingerprint
+from npro_aif.acting.decisions import fingerprint
+from npro_aif.acting.solutions import Solutions
 from npro_aif.envs import TMaze
 from npro_aif.models import tmaze
 from npro_aif.planning.plan import most_probable

@@ -15,8 +15,9 @@ import xarray as xr
 
 import npro_aif as aif
 from npro_aif.analysis.recording import Recording
-from npro_aif.analysis.to_arviz import episode_to_arviz, plan_to_arviz
+from npro_aif.analysis.to_arviz import episode_to_arviz
 from npro_aif.models import tmaze
+from npro_aif.planning.to_arviz import plan_to_arviz
 
 pytestmark = pytest.mark.usefixtures("quick_compile")
 DRAWS = 2000

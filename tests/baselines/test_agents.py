@@ -10,10 +10,10 @@ import pytest
 
 import npro_aif as aif
 from npro_aif.acting.episodes import run_episodes
-from npro_aif.baselines import ReferenceAgent, Sophisticated, StandardEFE, make_agent
+from npro_aif.baselines import ReferenceAgent, Sophisticated, StandardEFE
 from npro_aif.baselines.acting import Acting
-from npro_aif.baselines.make import SOPHISTICATED_GAMMA, SOPHISTICATED_TRANSLATION
 from npro_aif.envs import ReactivityMaze, TMaze
+from npro_aif.experiments.agents import SOPHISTICATED_GAMMA, SOPHISTICATED_TRANSLATION, make_agent
 from npro_aif.experiments.tasks import Settings, SettingsError, make_task
 from npro_aif.models import reactivity_maze, tmaze
 

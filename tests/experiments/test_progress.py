@@ -4,7 +4,7 @@ import io
 
 from rich.console import Console
 
-from npro_aif.acting.decisions import Solutions
+from npro_aif.acting.solutions import Solutions
 from npro_aif.experiments.progress import EpisodeBar, bars
 
 

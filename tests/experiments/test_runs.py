@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from npro_aif.experiments.agents import make_agent
 from npro_aif.experiments.run import run
-from npro_aif.experiments.tasks import Settings, SettingsError, make_agent, make_task
+from npro_aif.experiments.tasks import Settings, SettingsError, make_task
 
 
 def summary(name: str, episodes: int, *, size: int | None = None, preference: str | None = None, **choices: Any) -> Any:

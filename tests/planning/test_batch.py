@@ -13,7 +13,8 @@ import pytest
 import npro_aif as aif
 from npro_aif import batches, compiled, support
 from npro_aif.guides import TemporalGuide
-from npro_aif.planning.support import Sizes, Support, realign
+from npro_aif.planning.support import Sizes, Support
+from npro_aif.planning.warm import realign
 from tests.layouts import HORIZON, THETA, ring, ring_belief
 from tests.support import assert_close
 

@@ -22,7 +22,7 @@ from npro_aif.acting.filter import Filter
 from npro_aif.envs import DoorKey
 from npro_aif.guides import TemporalGuide
 from npro_aif.models import doorkey
-from npro_aif.planning.limits import thin
+from npro_aif.planning.support import thin
 from npro_aif.program.program import compile_program, program_of
 from tests.layouts import CONTROLS, DOORS, HORIZON, PLACES, PRIZES, THETA, ring, ring_belief
 from tests.support import assert_close

@@ -8,8 +8,9 @@ import optax
 import pytest
 
 import npro_aif as aif
+from npro_aif.experiments.agents import make_planner
 from npro_aif.experiments.run import describe
-from npro_aif.experiments.tasks import Settings, make_planner, make_task
+from npro_aif.experiments.tasks import Settings, make_task
 from npro_aif.planning.plan import Plan
 from npro_aif.program.program import program_of
 from tests.support import assert_close

@@ -7,8 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from npro_aif.sizes import MOST_GROUPS
 from npro_aif.tables.kernels import Dense, Index, Kernel
-from npro_aif.tables.routing import MOST_GROUPS, Routes, Rows, find_routes, find_rows
+from npro_aif.tables.routing import Routes, Rows, find_routes, find_rows
 
 PARAMETERS, STATES, CONTROLS = 8, 7, 19  # more controls than blocks
 TIMES = 2

@@ -5,11 +5,12 @@ zero and passes no NaN into a gradient.
 """
 
 import functools
-from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
 from jax import Array
+
+from npro_aif.sizes import FEW_TERMS
 
 NEVER = -1e9  # log 0 as a finite number: its exponential is exactly 0, and so is 0 · NEVER
 
@@ -54,9 +55,6 @@ def _divide_jvp(primals: tuple[Array, Array], tangents: tuple[Array, Array]) -> 
     return quotient, (da - quotient * db) * inverse
 
 
-FEW_TERMS = 8  # sums of so few are written out: XLA then fuses them with what comes before and after
-
-
 def sum_leading(table: Array) -> Array:
     """Σ over the first axis, as a product with ones: XLA's CPU reductions over a leading axis are ten times slower."""
     if len(table) <= FEW_TERMS:
@@ -96,11 +94,6 @@ def log_normalizer(a: Array, defined: Array) -> Array:
     a = jnp.where(defined, a, -jnp.inf)
     empty = ~defined.any()
     return jnp.where(empty, 0.0, jax.nn.logsumexp(jnp.where(empty, 0.0, a)))
-
-
-def hold(gradient: str) -> Callable[[Array], Array]:
-    """What ``Active(gradient=…)`` does to the epistemic costs: nothing, or hold them constant."""
-    return jax.lax.stop_gradient if gradient == "fixed" else lambda a: a
 
 
 def is_concrete(*trees: object) -> bool:

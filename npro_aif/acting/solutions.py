@@ -1,0 +1,137 @@
+"""Solved planning problems: what was decided, how long it took, and (with a folder) a way to go on after a stop.
+
+A problem is named by the bytes of its belief, its horizon and its initial values; its solution is q(u_1). Every
+solution is one small JSON file, written at once or not at all.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from npro_aif.belief import Belief
+
+COMPILING = (  # the events by which JAX tells how long it traced, lowered and compiled
+    "/jax/core/compile/jaxpr_trace_duration",
+    "/jax/core/compile/jaxpr_to_mlir_module_duration",
+    "/jax/core/compile/backend_compile_duration",
+)
+_compiled = [0.0]  # seconds of compiling so far in this process
+
+
+def _listen(event: str, duration_secs: float, **_: Any) -> None:
+    if event in COMPILING:
+        _compiled[0] += duration_secs
+
+
+jax.monitoring.register_event_duration_secs_listener(_listen)
+
+
+def fingerprint(belief: Belief, *details: object) -> str:
+    """A name for a planning problem: equal for equal bytes, different otherwise."""
+    digest = hashlib.blake2b(digest_size=16)
+    for table in belief:
+        array = np.ascontiguousarray(table)
+        digest.update(f"{array.dtype}{array.shape}".encode())
+        digest.update(array.data)
+    digest.update(repr(details).encode())
+    return digest.hexdigest()
+
+
+class Solutions:
+    """Solutions by the name of their problem, with counts and times.
+
+    :param folder: where to keep them; those that are there already are taken over, with their times.
+    :param settings: what the solutions depend on beside the problem (the model, the objective, the solver …). A folder
+        that was begun with other settings is refused.
+    """
+
+    def __init__(self, folder: Path | None = None, settings: Mapping[str, Any] | None = None):
+        self.folder = folder
+        self.decisions = 0
+        self.problems = 0
+        self.seconds = 0.0
+        self.compile_seconds = 0.0
+        self.warm_problems = 0  # those in whose stretch nothing was compiled
+        self.warm_seconds = 0.0
+        self._found: dict[str, np.ndarray] = {}
+        if folder is not None:
+            self._open(folder, dict(settings or {}))
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._found
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        return self._found[name]
+
+    def add(self, solved: Mapping[str, np.ndarray], seconds: float) -> None:
+        """Keep what was solved in the stretch that the clock measured last.
+
+        :param seconds: what the problems took, added up; more than the stretch where they were solved side by side.
+        """
+        self._found.update(solved)
+        self.count_last(len(solved), seconds)
+        if self.folder is not None:
+            seconds, compiling = seconds / len(solved), self._last[1] / len(solved)
+            for name, probs in solved.items():
+                row = [float(p) for p in probs]
+                write(self.folder / f"{name}.json", {"control": row, "seconds": seconds, "compile_seconds": compiling})
+
+    def count(self, problems: int, seconds: float, compiling: float) -> None:
+        """Count problems that were solved in a stretch, and what they took."""
+        self.problems += problems
+        self.seconds += seconds
+        self.compile_seconds += compiling
+        if compiling == 0:
+            self.warm_problems += problems
+            self.warm_seconds += seconds
+
+    @contextmanager
+    def clock(self) -> Iterator[None]:
+        """Measure a stretch of planning."""
+        start, compiled = time.perf_counter(), _compiled[0]
+        yield
+        self._last = time.perf_counter() - start, _compiled[0] - compiled
+
+    def count_last(self, problems: int = 1, seconds: float | None = None) -> None:
+        """Count problems that were solved in the stretch that the clock measured last.
+
+        :param seconds: what they took, added up; the stretch itself by default.
+        """
+        took, compiling = self._last
+        self.count(problems, took if seconds is None else seconds, compiling)
+
+    def _open(self, folder: Path, settings: dict[str, Any]) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        about = folder / "settings.json"
+        if about.exists():
+            found = json.loads(about.read_text())
+            differing = [name for name in {**found, **settings} if found.get(name) != settings.get(name)]
+            if differing:
+                raise ValueError(
+                    f"{folder}: found a run with other settings ({', '.join(sorted(differing))}), expected the "
+                    "same ones or an empty folder"
+                )
+        write(about, settings)
+        for path in sorted(folder.glob("*.json")):
+            if path != about:
+                kept = json.loads(path.read_text())
+                self._found[path.stem] = np.asarray(kept["control"], np.float32)
+                self.count(1, kept["seconds"], kept["compile_seconds"])
+
+
+def write(path: Path, content: Mapping[str, Any]) -> None:
+    """Write a JSON file in one go: whoever reads it finds all of it, or the one before."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(path.name + ".partial")
+    partial.write_text(json.dumps(content, indent=2) + "\n")
+    os.replace(partial, path)

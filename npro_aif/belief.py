@@ -1,0 +1,63 @@
+"""What is believed: a joint distribution over the parameters and the present state, and its checks."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from npro_aif.errors import ModelError
+from npro_aif.numerics import is_concrete
+
+# A table whose rows miss one by more than this is a mistake, not rounding (float32 rows of a few thousand).
+ROW_SUM_TOLERANCE = 1e-3
+
+
+class Belief(NamedTuple):
+    """A joint belief p(θ) p(x|θ) over parameters and the present state.
+
+    >>> import jax.numpy as jnp
+    >>> Belief(parameter=jnp.array([0.5, 0.5]), state=jnp.array([[1.0, 0.0], [0.0, 1.0]])).state.shape
+    (2, 2)
+    """
+
+    parameter: Array  # (Θ,)
+    state: Array  # (Θ, X)
+
+
+def check_type(belief: Any, name: str = "belief") -> None:
+    """Refuse what is not a belief made of arrays."""
+    if not isinstance(belief, Belief):
+        raise ModelError(f"{name}: found {type(belief).__name__}, expected aif.Belief(parameter, state)")
+    for field, table in zip(Belief._fields, belief, strict=True):
+        if not hasattr(table, "shape"):
+            raise ModelError(f"{name}.{field}: found {type(table).__name__}, expected an array")
+
+
+def check_shape(belief: Belief, name: str = "belief") -> None:
+    """Refuse what is not a belief, or one whose two tables do not go together."""
+    check_type(belief, name)
+    shapes = jnp.shape(belief.parameter), jnp.shape(belief.state)
+    if len(shapes[0]) != 1 or len(shapes[1]) != 2 or shapes[0][0] != shapes[1][0]:
+        raise ModelError(
+            f"{name}: found parameter of shape {shapes[0]} and state of shape {shapes[1]}, expected (Θ,) and (Θ, X)"
+        )
+
+
+def check_numbers(belief: Belief, name: str = "belief") -> None:
+    """Refuse a belief that does not sum to one or has negative entries (where its numbers are known)."""
+    if not is_concrete(belief):
+        return
+    parameter, state = np.asarray(belief.parameter), np.asarray(belief.state)
+    if not abs(parameter.sum() - 1) <= ROW_SUM_TOLERANCE:
+        raise ModelError(f"{name}.parameter: found a row that sums to {parameter.sum():.6g}, expected 1")
+    totals = state.sum(-1)
+    wrong = ~(np.abs(totals - 1) <= ROW_SUM_TOLERANCE)
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        raise ModelError(f"{name}.state: found that row {row} sums to {totals[row]:.6g}, expected 1")
+    for field, table in (("parameter", parameter), ("state", state)):
+        if (table < 0).any():
+            raise ModelError(f"{name}.{field}: found a negative probability {table.min():.6g}, expected at least 0")

@@ -1,0 +1,158 @@
+"""Agents for the tasks, from a few settings: ours, and the baselines with the settings that their rows have.
+
+The baselines' settings are the most favourable of those that were tried, some of the reported episodes among them
+(docs/baselines.md has the others, and how they were chosen): Standard EFE with the model's own preferences and
+information, Sophisticated Inference with pymdp's own thresholds and, as these look one step ahead, with the preference
+at every step.
+"""
+
+from __future__ import annotations
+
+import optax
+
+from npro_aif.acting.agent import Agent
+from npro_aif.acting.episodes import Acting
+from npro_aif.baselines.adapter import Translation
+from npro_aif.baselines.pymdp_agents import PymdpAgent, Sophisticated, StandardEFE
+from npro_aif.baselines.tables import TooLarge
+from npro_aif.experiments.tasks import (
+    DEFAULTS,
+    METHODS,
+    OBJECTIVES,
+    SOLVERS,
+    Settings,
+    SettingsError,
+    Task,
+    check_choice,
+)
+from npro_aif.guides import SequenceGuide, TableGuide, TemporalGuide
+from npro_aif.inference.objectives import Active, Marginal, Objective, Planning
+from npro_aif.planning.planner import Planner
+from npro_aif.solvers import SVISolver
+
+EFE_GAMMA = 16.0
+SOPHISTICATED_GAMMA = 4.0
+SOPHISTICATED_TRANSLATION = Translation(timing="every")
+
+
+def check_settings(task: Task, settings: Settings) -> None:
+    """Refuse names that there are not, and settings that would have no effect."""
+    check_choice("method", settings.method, METHODS)
+    check_choice("objective", settings.objective, OBJECTIVES)
+    solver = solver_name(settings)
+    if settings.method != "vfe":
+        return
+    if settings.weight is not None and settings.objective != "active":
+        raise SettingsError(
+            f"weight: found {settings.weight} with the objective {settings.objective}, expected it with active only"
+        )
+    for name in ("num_steps", "learning_rate"):
+        if getattr(settings, name) is not None and solver != "svi":
+            raise SettingsError(
+                f"{name}: found {getattr(settings, name)} with the solver {solver}, expected it with svi only"
+            )
+
+
+def make_agent(task: Task, settings: Settings = DEFAULTS) -> Acting:
+    """An agent for a task: anything with ``reset(key)`` and ``act(observation)``.
+
+    The method "vfe" is ours; the others are the baselines that the paper compares with.
+    """
+    check_choice("method", settings.method, METHODS)
+    return vfe_agent(task, settings) if settings.method == "vfe" else pymdp_agent(task, settings)
+
+
+def vfe_agent(task: Task, settings: Settings = DEFAULTS) -> Agent:
+    """The agent that minimises a free energy."""
+    return Agent(
+        make_planner(task, settings),
+        task.belief,
+        horizon=settings.horizon or task.horizon,
+        max_steps=task.max_steps,
+        seed=settings.seed,
+        record=False,
+    )
+
+
+def make_planner(task: Task, settings: Settings = DEFAULTS) -> Planner:
+    """The planner of :func:`vfe_agent`."""
+    solver = solver_name(settings)
+    return Planner(
+        task.model,
+        guide=make_guide(task, settings),
+        objective=make_objective(task, settings),
+        solver=make_solver(task, settings) if solver == "svi" else task.sweeps,
+        max_horizon=settings.horizon or task.horizon,
+        max_parameters=task.max_parameters,
+    )
+
+
+def solver_name(settings: Settings) -> str:
+    """The solver that was chosen, or the default."""
+    name = settings.solver or ("svi" if settings.paper else "coordinate")
+    check_choice("solver", name, SOLVERS)
+    return name
+
+
+def make_guide(task: Task, settings: Settings) -> TableGuide:
+    """The T-maze by SVI has the paper's guide over whole sequences, everything else the temporal one."""
+    if task.name == "tmaze" and solver_name(settings) == "svi":
+        return SequenceGuide(task.model, support="all" if settings.paper else "model")
+    return TemporalGuide(task.model, learn=task.learn)
+
+
+def make_objective(task: Task, settings: Settings) -> Objective:
+    """The objective with its weight; with ``paper`` under the switches of the paper's code (see :class:`Active`)."""
+    check_choice("objective", settings.objective, OBJECTIVES)
+    if settings.objective == "marginal":
+        return Marginal()
+    if settings.objective == "planning":
+        return Planning()
+    weight = task.weight if settings.weight is None else settings.weight
+    if not settings.paper:
+        return Active(weight=weight)
+    if task.name == "tmaze":
+        return Active(normalize=True, gradient="through", planning_correction=False, weight=weight)
+    return Active(normalize=True, weight=weight)
+
+
+def make_solver(task: Task, settings: Settings) -> SVISolver:
+    """SVI with Adam, for as many steps as the paper makes, and from the task's own number of starts."""
+    rate = task.learning_rate if settings.learning_rate is None else settings.learning_rate
+    num_steps = task.num_steps if settings.num_steps is None else settings.num_steps
+    if task.restarts == 1 or not make_objective(task, settings).epistemic:
+        return SVISolver(optax.adam(rate), num_steps)
+    trial_steps = None if task.trial_steps is None else min(task.trial_steps, num_steps)
+    return SVISolver(optax.adam(rate), num_steps, restarts=task.restarts, trial_steps=trial_steps)
+
+
+def pymdp_agent(task: Task, settings: Settings, *, compiled: bool = True) -> PymdpAgent:
+    """The agent for a task by the method "efe" or "sophisticated".
+
+    What pymdp cannot do, and pymdp missing, is told as a mistake in the settings.
+
+    :param compiled: as in :class:`PymdpAgent`.
+    """
+    horizon = settings.horizon or task.horizon
+    try:
+        if settings.method == "efe":
+            return StandardEFE(
+                task.model,
+                task.belief,
+                horizon,
+                task.max_steps,
+                gamma=EFE_GAMMA,
+                remember=False,
+                compiled=compiled,
+            )
+        return Sophisticated(
+            task.model,
+            task.belief,
+            horizon,
+            task.max_steps,
+            gamma=SOPHISTICATED_GAMMA,
+            translation=SOPHISTICATED_TRANSLATION,
+            compiled=compiled,
+        )
+    except (TooLarge, ImportError) as error:
+        raise SettingsError(str(error)) from error

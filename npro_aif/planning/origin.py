@@ -1,0 +1,32 @@
+"""Where a plan comes from: enough to rebuild what it does not store."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+
+from npro_aif.guides import TableGuide
+from npro_aif.pickling import Portable
+from npro_aif.program.program import Program
+from npro_aif.program.signature import Signature
+
+
+@jax.tree_util.register_static
+@dataclass(frozen=True, eq=False)
+class Origin(Portable):
+    """The program and the guide of a plan; equal only to itself, as what is compiled for it is."""
+
+    program: Program
+    guide: TableGuide
+
+    @property
+    def signature(self) -> Signature:
+        return self.program.signature
+
+
+def model_name(model: Any) -> str:
+    """A model in words."""
+    function = getattr(model, "func", model)  # of a functools.partial
+    return getattr(function, "__name__", type(function).__name__)

@@ -1,0 +1,155 @@
+"""Conditional tables of what is certain: the outcome itself, one integer for each given, and no outcome axis."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass, replace
+from typing import Self
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from npro_aif.numerics import divide, safe_log, sum_leading
+from npro_aif.tables.evidence import Evidence
+from npro_aif.tables.kernels import Kernel
+from npro_aif.tables.layout import INSIDE, lookup, select_parameters, time_slice
+from npro_aif.tables.routing import Routing, find_routes, find_rows
+
+
+@dataclass(frozen=True)
+class _Index:
+    """What certain transitions and emissions share."""
+
+    index: Array  # (T|1, Θ|1, …) int32, or without T after at(t)
+    size: int  # the number of outcomes
+
+    @property
+    def num_times(self) -> int:
+        return self.index.shape[0]
+
+    @property
+    def sees_parameters(self) -> bool:
+        return self.index.shape[1] > 1
+
+    @property
+    def learnable(self) -> bool:
+        return False
+
+    @property
+    def support(self) -> Array:
+        return self.index[..., None] == jnp.arange(self.size)
+
+    def at(self, t: Array | int) -> Self:
+        return replace(self, index=time_slice(self.index, t))
+
+    def select(self, theta: Array) -> Self:
+        return replace(self, index=select_parameters(self.index, theta))
+
+    def guarded(self) -> Self:
+        return replace(self, index=jnp.clip(self.index, 0, self.size - 1))
+
+    def table(self) -> Array:
+        return jnp.where(self.support, 0.0, -jnp.inf)
+
+    def learned(self, logits: Array) -> Self:
+        return self
+
+    def expect(self, cost: Array) -> Array:
+        if cost.shape[-1] == 1:
+            return cost[..., 0]
+        return jnp.take_along_axis(cost, self.index[..., None], axis=-1)[..., 0]
+
+    def tilt(self, cost: Array) -> tuple[Self, Array]:
+        return self, self.expect(cost)
+
+    def divergence(self, other: Kernel) -> Array:
+        """Zero: a posterior with an index kernel has its model's, as there is no other on its support."""
+        return jnp.zeros((1,) * self.index.ndim)
+
+    def certain(self, *given: Array) -> Array:
+        return lookup(self.index, *given)
+
+    def row(self, *given: Array) -> Array:
+        return jax.nn.one_hot(lookup(self.index, *given), self.size)
+
+
+@functools.partial(jax.tree_util.register_dataclass, data_fields=("index", "routing"), meta_fields=("size",))
+@dataclass(frozen=True)
+class IndexTransition(_Index):
+    """The next state, (T|1, Θ|1, X|1, U|1)."""
+
+    routing: Routing | None = None  # how mass moves, if it was worked out before
+
+    def at(self, t: Array | int) -> IndexTransition:
+        routing = None if self.routing is None else self.routing.at(t)
+        return IndexTransition(time_slice(self.index, t), self.size, routing)
+
+    def select(self, theta: Array) -> IndexTransition:
+        routing = None if self.routing is None else self.routing.select(theta)
+        return IndexTransition(select_parameters(self.index, theta), self.size, routing)
+
+    def prepared(self) -> IndexTransition:
+        """The same kernel with groups of parameters, where they can be had."""
+        return self if self.routing is not None else replace(self, routing=find_rows(self.index))
+
+    def routed(self, num_parameters: int, num_states: int) -> IndexTransition:
+        if self.routing is not None:
+            return self
+        return replace(self, routing=find_routes(self.index, self.size, num_parameters, num_states))
+
+    def given(self, control: Array | int) -> IndexTransition:
+        if self.index.shape[2] == 1:
+            return self
+        return IndexTransition(jax.lax.dynamic_slice_in_dim(self.index, control, 1, axis=2), self.size)
+
+    def push(self, before: Array, policy: Array) -> Array:
+        return self._routing(*before.shape).push(before, policy, self.size)
+
+    def pull(self, value: Array) -> Array:
+        return self._routing(self.index.shape[1], value.shape[1]).pull(value)
+
+    def spread(self, weight: Array) -> Array:
+        return self._routing(*weight.shape).spread(weight)
+
+    def _routing(self, num_states: int, num_parameters: int) -> Routing:
+        """The routing of a slice, worked out now if it was not before."""
+        if self.routing is not None:
+            return self.routing
+        whole = IndexTransition(self.index[None], self.size).prepared().routed(num_parameters, num_states)
+        return whole.routing.at(0)  # type: ignore[union-attr]
+
+    def in_full(self, shape: tuple[int, int, int, int]) -> IndexTransition:
+        return self
+
+    def put(self, t: Array, row: Kernel) -> IndexTransition:
+        return self
+
+
+@functools.partial(jax.tree_util.register_dataclass, data_fields=("index",), meta_fields=("size",))
+@dataclass(frozen=True)
+class IndexEmission(_Index):
+    """The observation, (T|1, Θ|1, X|1)."""
+
+    def prepared(self) -> IndexEmission:
+        return self
+
+    def likelihood(self, outcome: Array | int) -> Array:
+        return jnp.where(self.index == outcome, 1.0, 0.0)
+
+    def predict(self, weight: Array) -> Array:
+        return self._outcomes(weight).sum(-1)
+
+    def evidence(self, weight: Array) -> Evidence:
+        """A certain observation has no ambiguity, and lets one gain −log q(y|x)."""
+        predicted = divide(self._outcomes(weight), sum_leading(weight))
+        gain = jnp.where(predicted > 0, -safe_log(jnp.where(predicted > 0, predicted, 1.0)), 0.0)
+        return Evidence(predicted.T, gain.T, jnp.zeros(weight.shape[1], weight.dtype))
+
+    def _outcomes(self, weight: Array) -> Array:
+        """Σ_θ of the weight q(θ,x) by what is observed at x, (Y, X)."""
+        num_states = weight.shape[1]
+        place = self.index * num_states + jnp.arange(num_states, dtype=self.index.dtype)  # in a flat (Y, X) table
+        place = jnp.broadcast_to(place, weight.shape).ravel()
+        flow = jnp.zeros(num_states * self.size, weight.dtype).at[place].add(weight.ravel(), mode=INSIDE)
+        return flow.reshape(self.size, num_states)

@@ -1,0 +1,106 @@
+"""The planning problem as tables: p(θ), p(x0|θ), p(u|x), p(x'|x,u,θ), p(y|x,θ) and the preferences."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+from jax import Array
+
+from npro_aif.program.signature import Signature
+from npro_aif.tables.kernels import Emission, Transition
+from npro_aif.tables.layout import select_parameters
+
+
+class World(NamedTuple):
+    """The planning problem; an axis on which a table does not depend has size 1."""
+
+    parameter: Array  # (Θ,) log p(θ)
+    initial: Array  # (Θ, X) log p(x0|θ)
+    control: Array  # (T|1, X|1, U) log p(u|x)
+    state: Transition  # (T|1, Θ|1, X|1, U|1, X') p(x'|x,u,θ)
+    observation: dict[str, Emission]  # by site, (T|1, Θ|1, X', Y) p(y|x',θ)
+    sensor: dict[str, Emission]  # as observation, for belief updates only
+    preference: dict[str, Array]  # by name, (T|1, Θ|1, X|1, U|1, X'|1) log p̂
+    observation_preference: dict[str, tuple[Array, ...]]  # by observation site, (T|1, Θ|1, X'|1, Y) log p̂
+    horizon: Array  # () the number of steps that count
+    theta: Array  # (Θ,) the flat parameter index of each row
+    signature: Signature
+
+    @property
+    def num_controls(self) -> int:
+        return self.control.shape[-1]
+
+    def select(self, theta: Array) -> World:
+        """The world's kernels and preferences with only the rows ``theta`` of the parameters."""
+        return self.over_parameters(lambda kernel: kernel.select(theta), lambda table: select_parameters(table, theta))
+
+    def routed(self) -> World:
+        """The world whose transition is ready for a loop over time."""
+        return self._replace(state=self.state.routed(*self.initial.shape))
+
+    def prepared(self) -> World:
+        """The world whose kernels have what is worth working out once."""
+        return self.over_parameters(lambda kernel: kernel.prepared(), lambda table: table)
+
+    def without_parameters(self) -> World:
+        """The world's kernels and preferences that are the same for all parameters; None for the others."""
+        return self.over_parameters(
+            lambda kernel: None if kernel.sees_parameters else kernel,
+            lambda table: table if table.shape[1] == 1 else None,
+        )
+
+    def without(self, varying: World) -> World:
+        """The world with None for every table of which something varies.
+
+        :param varying: a world with True and False in place of arrays.
+        """
+
+        def constant(table: Any, varies: Any) -> Any:
+            return None if any(jax.tree.leaves(varies)) else table
+
+        return _each(constant, constant, self, varying)
+
+    def filled(self, fresh: World) -> World:
+        """The tables of another world where this one has None, safe to use though nobody looked at them."""
+        return _each(
+            lambda own, other: other.guarded().prepared() if own is None else own,
+            lambda own, other: other if own is None else own,
+            self,
+            fresh,
+        )
+
+    def over_parameters(self, kernel: Callable[[Any], Any], table: Callable[[Array], Any]) -> World:
+        """A function of every kernel, and one of every preference's table (T|1, Θ|1, …), that are there."""
+
+        def apply(function: Callable[[Any], Any], value: Any) -> Any:
+            return None if value is None else function(value)
+
+        return self._replace(
+            state=apply(kernel, self.state),
+            observation={name: apply(kernel, k) for name, k in self.observation.items()},
+            sensor={name: apply(kernel, k) for name, k in self.sensor.items()},
+            preference={name: apply(table, t) for name, t in self.preference.items()},
+            observation_preference={
+                name: tuple(apply(table, t) for t in tables) for name, tables in self.observation_preference.items()
+            },
+        )
+
+
+def _each(kernel: Callable[[Any, Any], Any], array: Callable[[Any, Any], Any], world: World, other: World) -> World:
+    """A function of every kernel of one world and the same one of another, and one of every other table."""
+
+    def by_name(function: Callable[[Any, Any], Any], field: str) -> dict[str, Any]:
+        others = getattr(other, field)
+        return {name: function(table, others[name]) for name, table in getattr(world, field).items()}
+
+    arrays = ("parameter", "initial", "control", "horizon", "theta")
+    return world._replace(
+        **{field: array(getattr(world, field), getattr(other, field)) for field in arrays},
+        state=kernel(world.state, other.state),
+        observation=by_name(kernel, "observation"),
+        sensor=by_name(kernel, "sensor"),
+        preference=by_name(array, "preference"),
+        observation_preference=by_name(lambda a, b: tuple(map(array, a, b)), "observation_preference"),
+    )
