@@ -1,8 +1,8 @@
 """The sequence guide's loss on the T-maze at T = 4, value and gradient, against a dense loss written by hand.
 
 The hand-written loss is what one would write for this maze alone: precomputed tables of log p, ``log_softmax``,
-reshapes and sums, and no ``npro_aif.inference.sequence``. Both run in this process in turns (A, B, A, B, …), in float32, with
-their tables as arguments; a row shows the lowest tenth of the times (what else runs on the machine only adds), and is
+reshapes and sums, and nothing of the package. Both run in this process in turns (A, B, A, B, …), in float32, with their
+tables as arguments; a row shows the lowest tenth of the times (what else runs on the machine only adds), and is
 refused where values or gradients differ.
 
     python benchmarks/bench_sequence.py [--repeats 300] [--json FILE]

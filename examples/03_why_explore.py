@@ -1,8 +1,8 @@
 """Why does the agent go to the cue first? The expected free energy of every plan, term by term.
 
-For a plan u the expected free energy is G(u) = risk + ambiguity − novelty (all in nats; lower is better):
-risk is how far what will happen is from what is wanted, ambiguity how unclear the observations will be, and novelty how
-much they will teach about what is not known (here: which arm holds the reward).
+For a plan u the expected free energy is G(u) = risk + ambiguity + novelty (all in nats; lower is better):
+risk is how far what will happen is from what is wanted, ambiguity how unclear the observations will be, and novelty
+(negative) how much they will teach about what is not known (here: which arm holds the reward).
 """
 
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The two posterior factorisations of the paper as NumPyro programs over tables of logits, and any guide of a user's."""
+"""The two posterior factorisations of the paper as NumPyro programs over tables of logits, and any guide of a user."""
 
 from npro_aif.guides.base import Table, TableGuide
 from npro_aif.guides.generic import GenericGuide

@@ -13,7 +13,7 @@ from npro_aif.inference.sequence import FLOOR, SequencePosterior, sequence_table
 from npro_aif.inference.temporal import TemporalPosterior
 from npro_aif.numerics import safe_log
 from npro_aif.program.program import program_of
-from npro_aif.tables.kernels import Dense
+from npro_aif.tables.dense import DenseEmission, DenseTransition
 from npro_aif.tables.world import World
 from tests.worlds import RandomWorld
 from tests.worlds import SequenceTables as SequenceNumbers
@@ -40,9 +40,10 @@ def temporal(random: RandomWorld, world: World, q: TemporalNumbers) -> TemporalP
         parameter=log(q.parameter),
         initial=world.initial,
         control=log(q.control),
-        state=Dense(log(q.state)),
+        state=DenseTransition(log(q.state)),
         observation={
-            name: Dense(log(table)) for name, table in zip(random.shapes.observation, q.observations, strict=True)
+            name: DenseEmission(log(table))
+            for name, table in zip(random.shapes.observation, q.observations, strict=True)
         },
     )
 
@@ -55,9 +56,9 @@ def sequence(random: RandomWorld, world: World, q: SequenceNumbers, support: str
 def switches(objective: Objective) -> dict[str, object]:
     """An objective's switches as the oracle's keywords."""
     return {
-        "normalize": objective.normalize,
+        "normalize": getattr(objective, "normalize", False),
         "correction": objective.correction,
-        "weight": objective.weight,
+        "weight": getattr(objective, "weight", 1.0),
     }
 
 

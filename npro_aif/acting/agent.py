@@ -22,7 +22,7 @@ from npro_aif.planning.functions import typed
 from npro_aif.planning.plan import Plan
 from npro_aif.planning.planner import Planner
 from npro_aif.program.checks import check_belief
-from npro_aif.program.signature import split
+from npro_aif.program.signature import flat_index, split
 
 Control = int | dict[str, int]
 
@@ -48,7 +48,8 @@ class Agent(Portable):
         beliefs give equal plans; what differs between episodes is how ties are broken (:meth:`reset`).
     :param warm_start: start each plan from the one before, shifted by one step, instead.
     :param ignore_impossible: leave out observations that the model thinks impossible, instead of raising.
-    :param record: keep every plan in ``agent.plans`` (and, in :func:`npro_aif.run_episodes`, in ``episode.plans``).
+    :param record: keep every plan, in ``agent.plans`` and in the ``plans`` of an :class:`npro_aif.Episode`. By default
+        those of :meth:`act` are kept, and those of :func:`npro_aif.run_episodes`, which may be very many, are not.
     :param ties: "draw" between controls that are tied, by the key of :meth:`reset`, or take the "first" of them.
     :param tie_tolerance: controls whose probabilities differ by no more are tied; 0 is a bare argmax.
 
@@ -73,7 +74,7 @@ class Agent(Portable):
         seed: int = 0,
         warm_start: bool = False,
         ignore_impossible: bool = False,
-        record: bool = True,
+        record: bool | None = None,
         ties: Literal["draw", "first"] = "draw",
         tie_tolerance: float = TIE_TOLERANCE,
     ):
@@ -111,8 +112,13 @@ class Agent(Portable):
 
     def act(self, observation: Observation) -> Control:
         """The control to do next, given what was observed since the last one (or at the start)."""
-        ((control, self.state),) = self.decide([self.state], [observation], self.solutions)
+        record = self.record is not False
+        ((control, self.state),) = self.decide([self.state], [observation], self.solutions, record=record)
         return control
+
+    def did(self, control: Control) -> None:
+        """Say what was really done after the last :meth:`act`, where it is not what that returned."""
+        self.state = self.state._replace(control=flat_index(control, self.signature.control, "control"))
 
     def observe(self, observation: Observation) -> None:
         """Update the belief with the last control and what was observed then, without choosing what to do next."""
@@ -147,12 +153,18 @@ class Agent(Portable):
         return AgentState(self.initial_belief, 0, None, None if key is None else key_words(key), ())
 
     def decide(
-        self, states: Sequence[AgentState], observations: Sequence[Observation], solutions: Solutions | None = None
+        self,
+        states: Sequence[AgentState],
+        observations: Sequence[Observation],
+        solutions: Solutions | None = None,
+        *,
+        record: bool,
     ) -> list[tuple[Control, AgentState]]:
         """What to do next in several episodes that are all at one step, and where each then is.
 
         :param observations: what was observed in each.
         :param solutions: problems that were solved before, and where to keep new ones.
+        :param record: keep the plans.
         """
         step = states[0].step
         situations = [
@@ -165,14 +177,14 @@ class Agent(Portable):
             self.seed,
             step,
             _planning_key(self.seed, step),
-            whole=self.record or self.warm_start,
+            whole=record or self.warm_start,
             solutions=solutions,
         )
         results = []
         for state, decision in zip(states, decisions, strict=True):
             control = self.rule.best(decision.control, state.key, step)
             kept = () if decision.plan is None else (decision.plan,)
-            plans = state.plans + kept if self.record else kept
+            plans = state.plans + kept if record else kept
             results.append((self._by_site(control), AgentState(decision.belief, step + 1, control, state.key, plans)))
         return results
 

@@ -129,15 +129,15 @@ def iterate_episodes(
     if len(set(seeds)) != len(seeds):
         raise ValueError("seeds: found some more than once, expected different ones")
     makes = None if hasattr(env, "step") and not isinstance(env, type) else env
-    if makes is None or not _goes_in_step(agent):
+    if not _goes_in_step(agent):
         one = env if makes is None else makes()
         for seed in seeds:
             yield _alone(one, agent, seed, solutions)
         return
     together: Any = agent
     belief_bytes = sum(np.asarray(table).nbytes for table in together.initial_belief)
-    lockstep = min(lockstep, max(1, MOST_BELIEF_BYTES // belief_bytes))
-    envs = [makes() for _ in range(min(lockstep, len(seeds)))]
+    lockstep = 1 if makes is None else min(lockstep, max(1, MOST_BELIEF_BYTES // belief_bytes))
+    envs = [env] if makes is None else [makes() for _ in range(min(lockstep, len(seeds)))]
     for first in range(0, len(seeds), lockstep):
         yield from _in_step(envs, together, seeds[first : first + lockstep], solutions)
 
@@ -218,7 +218,7 @@ def _in_step(envs: Sequence[Any], agent: Agent, seeds: Sequence[int], solutions:
     ]
     while live:
         seen = [episode.observation for episode, _ in live]
-        decided = agent.decide([state for _, state in live], seen, solutions)
+        decided = agent.decide([state for _, state in live], seen, solutions, record=bool(agent.record))
         going: list[tuple[_Live, AgentState]] = []
         for (episode, _), (control, state) in zip(live, decided, strict=True):
             episode.step(control)

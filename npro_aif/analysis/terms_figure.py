@@ -14,7 +14,7 @@ from matplotlib.axes import Axes
 from npro_aif.analysis.style import BLACK, BLUE, GREEN, INK, ORANGE, PURPLE, new_axes
 from npro_aif.inference.efe import ExpectedFreeEnergy
 
-COLOURS = {"risk": ORANGE, "ambiguity": PURPLE, "novelty": GREEN, "complexity": BLUE}
+COLOURS = {"risk": ORANGE, "ambiguity": PURPLE, "complexity": BLUE, "novelty": GREEN}
 BAR = 0.34  # inches for each bar
 SAME = 3  # terms that agree in so many decimals are the same
 
@@ -41,11 +41,10 @@ def plot_terms(
     rows = np.arange(len(shown))
     ends = {True: np.zeros(len(shown)), False: np.zeros(len(shown))}  # of the bars right and left of zero
     bars = []
-    for name, values in _signed(energy).items():
-        width = values[shown]
+    for name in COLOURS:
+        width = np.asarray(getattr(energy, name))[shown]
         left = np.where(width >= 0, ends[True], ends[False])
-        label = f"−{name}" if name == "novelty" else name
-        bars.append(axes.barh(rows, width, left=left, height=0.62, color=COLOURS[name], label=label))
+        bars.append(axes.barh(rows, width, left=left, height=0.62, color=COLOURS[name], label=name))
         ends[True] += np.maximum(width, 0)
         ends[False] += np.minimum(width, 0)
     (total,) = axes.plot(ends[True] + ends[False], rows, "D", color=BLACK, markersize=5, label="sum", zorder=3)
@@ -70,19 +69,9 @@ def plot_terms(
     return axes
 
 
-def _signed(energy: ExpectedFreeEnergy) -> dict[str, np.ndarray]:
-    """The terms as they add up, (N,) each."""
-    return {
-        "risk": np.asarray(energy.risk),
-        "ambiguity": np.asarray(energy.ambiguity),
-        "complexity": np.asarray(energy.complexity),
-        "novelty": -np.asarray(energy.novelty),
-    }
-
-
 def _alike(energy: ExpectedFreeEnergy, count: int) -> dict[int, int]:
     """The first of each of the ``count`` best groups of plans with the same terms, and how many are in the group."""
-    terms = np.round(np.stack(list(_signed(energy).values()), -1), SAME) + 0.0  # no −0
+    terms = np.round(np.stack([np.asarray(getattr(energy, name)) for name in COLOURS], -1), SAME) + 0.0  # no −0
     _, first, number = np.unique(terms, axis=0, return_index=True, return_counts=True)
     best = sorted(range(len(first)), key=lambda g: float(terms[first[g]].sum()))[:count]
     return {int(first[g]): int(number[g]) for g in best}

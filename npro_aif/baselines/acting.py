@@ -18,12 +18,12 @@ from npro_aif.baselines.reference import choose, sophisticated, standard_efe
 from npro_aif.baselines.tables import dense_tables, reread
 from npro_aif.belief import Belief
 from npro_aif.inference.efe import expected_free_energy
-from npro_aif.planning.choose import key_words
+from npro_aif.planning.choose import Rule, key_words
 from npro_aif.program.program import program_of
 from npro_aif.program.signature import split
 
 SAME_BELIEF = 6  # decimals to which two beliefs are the same; pymdp's are float32
-TIED = 1e-3  # nats: scores that differ by less are ties (pymdp's are float32 sums of large terms)
+RULE = Rule(tolerance=1e-3)  # nats: scores that differ by less are ties (pymdp's are float32 sums of large terms)
 Method = Literal["efe", "sophisticated"]
 Model = Callable[..., Any]
 
@@ -104,13 +104,11 @@ class Acting:
         return min(self.horizon, max(1, self.max_steps - self.step))
 
     def _choose(self, score: np.ndarray) -> int | dict[str, int]:
-        gap = score - score.max()
-        weights = np.exp(self.gamma * gap) if self.stochastic else np.where(gap >= -TIED, 1.0, 0.0)
-        if self.key is None:
-            self.control = int(weights.argmax())
+        if self.stochastic and self.key is not None:
+            weights = np.exp(self.gamma * (score - score.max())).tolist()
+            (self.control,) = random.Random(f"{self.key} {self.step}").choices(range(len(weights)), weights)
         else:
-            drawn = random.Random(f"{self.key} {self.step}").choices(range(len(weights)), weights.tolist())
-            self.control = drawn[0]
+            self.control = RULE.best(score, self.key, self.step)
         self.step += 1
         sites = self.signature.control
         if len(sites) == 1:

@@ -12,16 +12,14 @@ from typing import Any
 
 from rich.console import Console
 
-import npro_aif
 from npro_aif.acting.solutions import Solutions
-from npro_aif.experiments.agents import make_objective, make_planner, solver_name
 from npro_aif.experiments.convergence import make_convergence
 from npro_aif.experiments.figures import make_figures
 from npro_aif.experiments.files import prepare, save_figure, store, stored, write_text
 from npro_aif.experiments.play import play
 from npro_aif.experiments.progress import EpisodeBar, bars
 from npro_aif.experiments.rows import EPISODES, QUICK_EPISODES, TABLES, Row, TableOfRows, quick_row
-from npro_aif.experiments.run import describe
+from npro_aif.experiments.run import result_settings
 from npro_aif.experiments.tables import csv_text, markdown, picture, rich_table
 from npro_aif.experiments.tasks import SettingsError, Task, make_task
 
@@ -103,12 +101,7 @@ def make_row(row: Row, episodes: int, out: Path, bar: EpisodeBar) -> tuple[dict[
 
 def row_settings(task: Task, row: Row, episodes: int) -> dict[str, Any]:
     """Everything that a row's result depends on."""
-    about = describe(task, row.settings, None, row.preference) | {"episodes": episodes}
-    if row.settings.method == "vfe":
-        about["switches"] = repr(make_objective(task, row.settings))
-        if solver_name(row.settings) == "coordinate":
-            about["solver"] = repr(make_planner(task, row.settings).solver)
-    return about | {"version": npro_aif.__version__}
+    return result_settings(task, row.settings, None, row.preference) | {"episodes": episodes}
 
 
 def _solutions(folder: Path, settings: dict[str, Any]) -> Solutions:

@@ -7,13 +7,13 @@ from typing import Any
 
 from rich.console import Console
 
+import npro_aif
 from npro_aif.acting.episodes import Episode, effort, iterate_episodes
 from npro_aif.acting.solutions import Solutions, write
 from npro_aif.experiments.agents import check_settings, make_agent, make_guide, make_objective, make_solver, solver_name
 from npro_aif.experiments.progress import EpisodeBar, bars
 from npro_aif.experiments.summary import summarize, table
 from npro_aif.experiments.tasks import Settings, SettingsError, Task, make_task
-from npro_aif.guides import TemporalGuide
 
 INTERRUPTED = 130  # the exit code of a program that Ctrl-C stopped
 
@@ -45,7 +45,7 @@ def run(
     check_settings(task, settings)
     about = describe(task, settings, size, preference)
     try:
-        solutions = Solutions(folder, about)
+        solutions = Solutions(folder, result_settings(task, settings, size, preference))
     except ValueError as error:
         raise SettingsError(f"resume: {error}") from error
     agent = make_agent(task, settings)
@@ -80,17 +80,27 @@ def describe(task: Task, settings: Settings, size: int | None, preference: str |
         return about
     solver = solver_name(settings)
     objective, guide = make_objective(task, settings), make_guide(task, settings)
-    about |= {"objective": settings.objective, "solver": solver, "paper": settings.paper}
-    if isinstance(guide, TemporalGuide):
-        about |= {"guide": "temporal", "learn": ",".join(guide.learn)}
-    else:
-        about |= {"guide": "sequence"}
-    about["weight"] = objective.weight if objective.epistemic else None
+    about |= {"objective": settings.objective, "solver": solver, "paper": settings.paper, "guide": guide.scope}
+    about["learn"] = ",".join(getattr(guide, "learn", ())) or None
+    about["weight"] = getattr(objective, "weight", None)
     about["max_parameters"] = task.max_parameters
     if solver == "svi":
-        about["num_steps"] = settings.num_steps or task.num_steps
-        about["learning_rate"] = settings.learning_rate or task.learning_rate
-        made = make_solver(task, settings)
-        if made.restarts > 1:  # where there is one start, rows that were stored before there were others stay valid
-            about |= {"restarts": made.restarts, "trial_steps": made.trial_steps}
+        descent = make_solver(task, settings)
+        about |= {
+            "num_steps": descent.num_steps,
+            "learning_rate": settings.learning_rate or task.learning_rate,
+            "restarts": descent.restarts,
+            "trial_steps": descent.trial_steps,
+        }
+    return about
+
+
+def result_settings(task: Task, settings: Settings, size: int | None, preference: str | None) -> dict[str, Any]:
+    """Everything that decisions depend on: those of another version or with other settings are not taken over."""
+    about = describe(task, settings, size, preference) | {"version": npro_aif.__version__}
+    if settings.method == "vfe":
+        about["switches"] = repr(make_objective(task, settings))
+        about["support"] = getattr(make_guide(task, settings), "support", None)
+        if solver_name(settings) == "coordinate":
+            about["solver"] = repr(task.sweeps)
     return about

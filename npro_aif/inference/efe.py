@@ -34,7 +34,7 @@ class ExpectedFreeEnergy(NamedTuple):
     """G and its parts for every plan; plans in C order with t = 1 slowest.
 
     >>> zero = jnp.zeros(2)
-    >>> G = ExpectedFreeEnergy(jnp.array([[0], [1]]), jnp.array([3.0, 1.0]), zero, jnp.array([0.0, 0.5]), zero, zero)
+    >>> G = ExpectedFreeEnergy(jnp.array([[0], [1]]), jnp.array([3.0, 1.0]), zero, -jnp.array([0.0, 0.5]), zero, zero)
     >>> G.total.tolist(), G.best(1).tolist()
     ([3.0, 0.5], [1])
     """

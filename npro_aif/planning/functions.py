@@ -172,7 +172,10 @@ class Functions:
 
     def continued(self, warm: Plan) -> dict[str, Array]:
         """The guide's parameters of a plan made one step earlier, where all θ are considered."""
-        return {name: later(jnp.asarray(warm.params[name]), table) for name, table in self.tables.items()}
+        return {
+            name: later(jnp.asarray(warm.params[name]), table) if name in warm.params else jnp.zeros(table.shape)
+            for name, table in self.tables.items()
+        }
 
     def warm_start(self, support: Support | None, warm: Plan | None) -> WarmStart:
         """The tables of an earlier plan; those over other parameters than this one's start at the model."""

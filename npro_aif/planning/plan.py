@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 class Plan(NamedTuple):
     """What a planner returns: a pytree, so it can be batched, compiled and stored.
 
-    >>> import optax
+    >>> import jax, optax
     >>> from npro_aif import Planner, SVISolver
     >>> from npro_aif.models.tmaze import tmaze, initial_belief
     >>> plan = Planner(tmaze, solver=SVISolver(optax.adam(0.05), 1))(jax.random.key(0), initial_belief(), horizon=2)

@@ -15,11 +15,10 @@ import numpyro.distributions as dist
 import pytest
 
 import npro_aif as aif
-from npro_aif.acting.decisions import fingerprint
-from npro_aif.acting.solutions import Solutions
+from npro_aif.acting.solutions import Solutions, fingerprint
 from npro_aif.envs import TMaze
 from npro_aif.models import tmaze
-from npro_aif.planning.plan import most_probable
+from npro_aif.planning.choose import Rule
 
 START = {"cue": 0, "place": tmaze.START}
 
@@ -87,7 +86,7 @@ def test_a_warm_start_decides_the_same(planner: aif.Planner) -> None:
 def test_one_call_decides_as_two_do(planner: aif.Planner, options: dict[str, Any]) -> None:
     """Small worlds are perceived and planned in one compiled call."""
     one, two = agent(planner, **options), agent(planner, **options)
-    two.reflex = None
+    two._decider.fused = None
     for seen in (START, {"cue": 1, "place": tmaze.CUE}, {}, {"place": tmaze.JUNCTION}):
         assert one.act(seen) == two.act(seen)
         for a, b in zip(one.belief, two.belief, strict=True):
@@ -99,7 +98,7 @@ def test_one_call_decides_as_two_do(planner: aif.Planner, options: dict[str, Any
 
 def test_what_is_impossible_is_named_where_one_call_decides(planner: aif.Planner) -> None:
     own, tolerant = agent(planner), agent(planner, ignore_impossible=True)
-    assert own.reflex is not None
+    assert own._decider.fused is not None
     for act in (own.act, tolerant.act):
         act(START)
     with pytest.raises(aif.ImpossibleObservation, match="site 'place' at step 1: observed right"):
@@ -111,7 +110,7 @@ def test_what_is_impossible_is_named_where_one_call_decides(planner: aif.Planner
 def test_plans_are_kept_only_where_asked(planner: aif.Planner) -> None:
     own = agent(planner, record=False)
     own.act(START)
-    assert own.plans == []
+    assert own.plans == ()
 
 
 def test_wrong_limits_are_refused(planner: aif.Planner) -> None:
@@ -125,6 +124,7 @@ def test_wrong_limits_are_refused(planner: aif.Planner) -> None:
 
 def test_ties_are_broken_by_the_key() -> None:
     probs = jnp.array([0.3, 0.1, 0.3 - 1e-6, 0.3])
+    most_probable = Rule().best_of
     assert int(most_probable(probs)) == 0
     keys = jax.random.split(jax.random.key(0), 300)
     chosen = np.bincount(jax.vmap(most_probable, (None, 0))(probs, keys), minlength=4)
@@ -210,7 +210,7 @@ def test_a_stopped_run_goes_on(planner: aif.Planner, tmp_path: Path) -> None:
             raise AssertionError("a problem was solved again")
 
     silent = agent(planner)
-    silent.planner = NoPlans()  # type: ignore[assignment]
+    silent._decider.planner = NoPlans()  # type: ignore[assignment]
     again = aif.run_episodes(TMaze, silent, [0, 1], solutions=kept)
     assert again.episodes == first.episodes
     assert again.effort.problems == first.effort.problems

@@ -197,7 +197,7 @@ def energy() -> aif.ExpectedFreeEnergy:
         plans,
         risk=jnp.array([3.0, 1.0, 3.0, -0.5]),
         ambiguity=jnp.array([0.5, 0.2, 0.5, 0.25]),
-        novelty=jnp.array([0.1, 0.7, 0.1, 0.0]),
+        novelty=jnp.array([-0.1, -0.7, -0.1, 0.0]),
         complexity=jnp.array([0.0, 0.3, 0.0, 0.4]),
         plan_prior=jnp.zeros(4),
     )
@@ -217,7 +217,7 @@ def test_terms(tmp_path: Path) -> None:
     np.testing.assert_allclose(found["risk"], [-0.5, 1.0, 3.0])
     np.testing.assert_allclose(found["ambiguity"], [0.25, 0.2, 0.5], rtol=1e-6)
     np.testing.assert_allclose(found["complexity"], [0.4, 0.3, 0.0], rtol=1e-6)
-    np.testing.assert_allclose(found["−novelty"], [0.0, -0.7, -0.1], rtol=1e-6)
+    np.testing.assert_allclose(found["novelty"], [0.0, -0.7, -0.1], rtol=1e-6)
     (total,) = (line for line in axes.lines if line.get_label() == "sum")
     np.testing.assert_allclose(total.get_xdata(), sum(found.values()), rtol=1e-5)
     low, high = axes.get_xlim()

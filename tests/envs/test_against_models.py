@@ -11,7 +11,7 @@ import pytest
 from npro_aif.envs import DoorKey, ReactivityMaze, TMaze
 from npro_aif.models import doorkey, reactivity_maze, tmaze
 from npro_aif.program.program import program_of
-from npro_aif.tables.kernels import Index, Kernel
+from npro_aif.tables.kernels import Kernel
 
 STEPS = 10_000
 
@@ -33,10 +33,8 @@ def random_steps(env: Any, steps: int) -> tuple[np.ndarray, list[dict[str, int]]
 
 def probability(kernel: Kernel, given: tuple[np.ndarray, ...], outcome: np.ndarray) -> np.ndarray:
     """p(outcome | given) at slice 1; axes of size 1 stand for all values."""
-    table = np.asarray(kernel.index if isinstance(kernel, Index) else np.exp(kernel.log))[0]
+    table = np.exp(np.asarray(kernel.at(0).table()))
     entry = table[tuple(np.zeros_like(i) if size == 1 else i for i, size in zip(given, table.shape, strict=False))]
-    if isinstance(kernel, Index):
-        return (entry == outcome).astype(float)
     return entry[np.arange(len(outcome)), outcome]
 
 

@@ -34,7 +34,8 @@ def mean_field(sites: dict[str, int]) -> Callable[..., None]:
 
 
 def guide_error(guide: Any, *parts: str, error: type[Exception] = GuideError, **arguments: Any) -> None:
-    refuses(planner(Slice().program(), guide=guide), error, *parts, **arguments)
+    model = getattr(guide, "model", None) or Slice().program()
+    refuses(planner(model, guide=guide), error, *parts, **arguments)
 
 
 def test_a_site_of_the_model_that_is_not_in_the_guide() -> None:

@@ -31,7 +31,7 @@ GUIDES: dict[str, Any] = {"temporal": aif.guides.TemporalGuide, "sequence": aif.
 
 
 def random_params(guide: Any, world: Any, horizon: int, seed: int) -> dict[str, jax.Array]:
-    shapes = {name: shape for name, (shape, _) in guide.parameters(world, horizon).items()}
+    shapes = {name: table.shape for name, table in guide.tables(world, horizon).items()}
     rng = np.random.default_rng(seed)
     return {name: jnp.asarray(rng.normal(size=shape), jnp.float32) for name, shape in shapes.items()}
 

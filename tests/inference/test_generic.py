@@ -33,7 +33,7 @@ def check_both_evaluators(model: Any, belief: aif.Belief, horizon: int, guide: A
     program = program_of(model, belief, horizon)
     world = program.world(belief, horizon)
     rng = np.random.default_rng(0)
-    shapes = {name: shape for name, (shape, _) in guide.parameters(world, horizon).items()}
+    shapes = {name: table.shape for name, table in guide.tables(world, horizon).items()}
     params = {name: jnp.asarray(rng.normal(size=shape), jnp.float32) for name, shape in shapes.items()}
 
     def fast(params: Any) -> Any:

@@ -34,7 +34,7 @@ def prepare(
     """The model's world and random logits of its guide."""
     world = program_of(model, belief, horizon).world(belief, horizon)
     rng = np.random.default_rng(seed)
-    shapes = {name: shape for name, (shape, _) in guide.parameters(world, horizon).items()}
+    shapes = {name: table.shape for name, table in guide.tables(world, horizon).items()}
     return world, {name: jnp.asarray(rng.normal(size=shape), jnp.float32) for name, shape in shapes.items()}
 
 

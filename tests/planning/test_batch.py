@@ -11,8 +11,10 @@ import optax
 import pytest
 
 import npro_aif as aif
-from npro_aif import batches, compiled, support
-from npro_aif.guides import TemporalGuide
+from npro_aif import sizes
+from npro_aif.guides import Table, TemporalGuide
+from npro_aif.guides.base import zeros
+from npro_aif.planning import batches, support
 from npro_aif.planning.support import Sizes, Support
 from npro_aif.planning.warm import realign
 from tests.layouts import HORIZON, THETA, ring, ring_belief
@@ -73,8 +75,9 @@ def test_pruned_and_unpruned_gradient_steps_are_the_same(monkeypatch: pytest.Mon
 
 def test_shrinking_supports_compile_once_for_each_power_of_two() -> None:
     """And nothing when they shrink a second time."""
-    guide = TemporalGuide(ring(), learn=("control",))
-    own = aif.Planner(ring(), guide, aif.Planning(), aif.CoordinateSolver(2), max_horizon=HORIZON)
+    model = ring()
+    guide = TemporalGuide(model, learn=("control",))
+    own = aif.Planner(model, guide, aif.Planning(), aif.CoordinateSolver(2), max_horizon=HORIZON)
     for _ in range(2):
         for count in (19, 18, 16, 12, 9, 8, 6, 5):
             own(jax.random.key(count), ring_belief(count, seed=count))
@@ -102,7 +105,7 @@ def test_sizes() -> None:
 )
 def test_a_batch_is_its_plans(solver: str, counts: tuple[int, ...], monkeypatch: pytest.MonkeyPatch) -> None:
     """Beliefs with supports of some sizes, the largest one by one; also what a plan rebuilds from its tables."""
-    monkeypatch.setattr(compiled, "VECTORIZE_BELOW", 20 * 8 * 3)
+    monkeypatch.setattr(sizes, "SMALL", 20 * 8 * 3)
     own = planner_of(solver)
     beliefs = [ring_belief(count, seed) for seed, count in enumerate(counts)]
     keys = jax.random.split(jax.random.key(0), len(beliefs))
@@ -186,9 +189,10 @@ def test_a_warm_start_saves_sweeps() -> None:
 def test_realign() -> None:
     before = Support(jnp.array([4, 7, 9, 4]), jnp.array([True, True, True, False]))
     after = Support(jnp.array([7, 8]), jnp.array([True, True]))
-    tables = {"parameter_logits": jnp.array([1.0, 2.0, 3.0, 0.0]), "control_logits": jnp.ones((2, 3, 2))}
-    tables["y_logits"] = jnp.arange(8.0).reshape(2, 4, 1)
-    moved = realign(tables, before, after)
-    np.testing.assert_array_equal(moved["parameter_logits"], [2.0, 0.0])
-    np.testing.assert_array_equal(moved["y_logits"], [[[1.0], [0.0]], [[5.0], [0.0]]])
-    assert moved["control_logits"] is tables["control_logits"]
+    params = {"a": jnp.array([1.0, 2.0, 3.0, 0.0]), "b": jnp.ones((2, 3, 2)), "c": jnp.arange(8.0).reshape(2, 4, 1)}
+    axes = {"a": ("parameter",), "b": ("time", "state", "control"), "c": ("time", "parameter", "outcome")}
+    tables = {name: Table("other", axes[name], values.shape, zeros) for name, values in params.items()}
+    moved = realign(params, tables, before, after)
+    np.testing.assert_array_equal(moved["a"], [2.0, 0.0])
+    np.testing.assert_array_equal(moved["c"], [[[1.0], [0.0]], [[5.0], [0.0]]])
+    assert moved["b"] is params["b"]

@@ -17,12 +17,15 @@ import numpyro.distributions as dist
 import pytest
 
 import npro_aif as aif
-from npro_aif import beliefs, episodes, limits, world
+from npro_aif.acting import episodes
+from npro_aif.acting import filter as beliefs
 from npro_aif.acting.filter import Filter
 from npro_aif.envs import DoorKey
 from npro_aif.guides import TemporalGuide
 from npro_aif.models import doorkey
+from npro_aif.planning import support
 from npro_aif.planning.support import thin
+from npro_aif.program import program as programs
 from npro_aif.program.program import compile_program, program_of
 from tests.layouts import CONTROLS, DOORS, HORIZON, PLACES, PRIZES, THETA, ring, ring_belief
 from tests.support import assert_close
@@ -38,8 +41,8 @@ def lower(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     """Make every world large that is compiled from then on, and every belief update go in parts of two parameters."""
 
     def limits() -> None:
-        monkeypatch.setattr(world, "MOST_FROZEN", 0)
-        monkeypatch.setattr(beliefs, "MOST_AT_ONCE", 2 * PLACES)
+        monkeypatch.setattr(programs, "MOST_FROZEN", 0)
+        monkeypatch.setattr(beliefs, "MOST_UPDATED", 2 * PLACES)
 
     return limits
 
@@ -298,7 +301,7 @@ def test_a_thinned_plan_is_the_plan_from_the_thinned_belief() -> None:
 
 def test_a_plan_that_cannot_fit_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     needed = 2 * (HORIZON + 1) * THETA * PLACES * 4
-    monkeypatch.setattr(limits, "memory", lambda: 2 * needed - 2)
+    monkeypatch.setattr(support, "memory_bytes", lambda: 2 * needed - 2)
     planner = planner_of(ring(), aif.Planning())
     with pytest.raises(MemoryError, match=r"found 20 parameters .* max_parameters"):
         planner(KEY, ring_belief(THETA))
@@ -336,7 +339,7 @@ def test_doorkey_of_size_16() -> None:
         counts.append(int((parameter > 0).sum()))
         assert parameter[info["theta"]] > 0
         assert agent.belief.state[info["theta"], info["state"]] > 0
-        agent.control = control
+        agent.state = agent.state._replace(control=control)
         observation, _, _, _, info = env.step(control)
     assert 14196 >= counts[0] >= counts[-1] > 16
     agent.observe(observation)
@@ -344,8 +347,8 @@ def test_doorkey_of_size_16() -> None:
     held = np.append(np.random.default_rng(0).choice(possible, 15, replace=False), info["theta"])
     parameter = np.zeros(len(agent.belief.parameter), np.float32)
     parameter[held] = 1
-    agent.belief = aif.Belief(jnp.asarray(parameter / parameter.sum()), agent.belief.state)
-    plan = agent.planner(KEY, agent.belief)
+    belief = aif.Belief(jnp.asarray(parameter / parameter.sum()), agent.belief.state)
+    plan = agent.planner(KEY, belief)
     assert np.isfinite(np.asarray(plan.free_energy)).all()
     assert_close(plan.control.sum(-1), np.ones(horizon), 1e-5)
     # The tables of the plan are the model's rules at these layouts.

@@ -89,7 +89,7 @@ def test_the_program_is_run_a_fixed_number_of_times() -> None:
 def test_a_shorter_horizon_is_the_shorter_problem(temporal: aif.Planner) -> None:
     """Steps beyond the horizon are masked: F of the longer tables is that of a planner made for the shorter ones."""
     params = {"control_logits": jax.random.normal(KEY, (HORIZON, 5, 4)), "parameter_logits": jnp.zeros(2)}
-    params["cue_logits"] = jax.random.normal(KEY, (HORIZON, 2, 5, 2))
+    params["observation_cue_logits"] = jax.random.normal(KEY, (HORIZON, 2, 5, 2))
     objective, values = aif.Active(), []
     for length in (2, HORIZON):
         program = planner_of("temporal", max_horizon=length).program(initial_belief())

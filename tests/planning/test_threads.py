@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import npro_aif as aif
-from npro_aif import threads
 from npro_aif.guides import TemporalGuide
+from npro_aif.planning import threads
 from npro_aif.planning.threads import on_all_cores
 from tests.layouts import HORIZON, ring, ring_belief
 

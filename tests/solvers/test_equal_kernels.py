@@ -9,13 +9,14 @@ import jax
 import jax.numpy as jnp
 import optax
 import pytest
-from tests.test_batch import assert_same_plan, row, together
 
 import npro_aif as aif
-from npro_aif import support
 from npro_aif.inference.objectives import Objective
-from npro_aif.tables.kernels import Dense, Index
+from npro_aif.planning import support
+from npro_aif.tables.dense import DenseEmission, DenseTransition
+from npro_aif.tables.index import IndexEmission, IndexTransition
 from tests.layouts import HORIZON, THETA, ring, ring_belief
+from tests.planning.test_batch import assert_same_plan, row, together
 
 pytestmark = pytest.mark.usefixtures("quick_compile", "x64")
 
@@ -35,10 +36,11 @@ def where_visited(plan: aif.Plan) -> aif.Plan:
 def check_kernels(solver: Any, objective: Objective) -> None:
     belief, key = ring_belief(3), jax.random.key(0)
     by_index, by_rows = (planner_of(solver, objective, dense) for dense in (False, True))
-    for planner, kind in ((by_index, Index), (by_rows, Dense)):
+    kinds = (IndexTransition, IndexEmission), (DenseTransition, DenseEmission)
+    for planner, (moves, sights) in zip((by_index, by_rows), kinds, strict=True):
         world = jax.eval_shape(lambda belief, p=planner: p.program(belief).world(belief, HORIZON), belief)
-        assert isinstance(world.state, kind)
-        assert all(isinstance(kernel, kind) for kernel in world.observation.values())
+        assert isinstance(world.state, moves)
+        assert all(isinstance(kernel, sights) for kernel in world.observation.values())
     assert_same_plan(where_visited(by_index(key, belief)), where_visited(by_rows(key, belief)))
 
 

@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 
 from npro_aif.sizes import MOST_GROUPS
-from npro_aif.tables.kernels import Dense, Index, Kernel
+from npro_aif.tables.dense import DenseTransition
+from npro_aif.tables.index import IndexTransition
+from npro_aif.tables.kernels import Transition
 from npro_aif.tables.routing import Routes, Rows, find_routes, find_rows
 
 PARAMETERS, STATES, CONTROLS = 8, 7, 19  # more controls than blocks
@@ -26,17 +28,17 @@ def moves(outcomes: int, axes: str = "tixu") -> np.ndarray:
     )[0].astype(np.int32)
 
 
-def kernels(table: np.ndarray) -> dict[str, Kernel]:
+def kernels(table: np.ndarray) -> dict[str, Transition]:
     """The same moves in every form, at time 1."""
     index = jnp.asarray(table)
     t = min(1, len(table) - 1)
     found: dict[str, Any] = {
-        "dense": Dense(Index(index, STATES).table()).prepared(),
-        "unprepared": Index(index, STATES),
-        "routes": Index(index, STATES, find_routes(index, STATES, PARAMETERS, STATES)),
+        "dense": DenseTransition(IndexTransition(index, STATES).table()).prepared(),
+        "unprepared": IndexTransition(index, STATES),
+        "routes": IndexTransition(index, STATES, find_routes(index, STATES, PARAMETERS, STATES)),
     }
     if (rows := find_rows(index)) is not None:
-        found["rows"] = Index(index, STATES, rows)
+        found["rows"] = IndexTransition(index, STATES, rows)
     return {name: kernel.at(t) for name, kernel in found.items()}
 
 
@@ -75,13 +77,13 @@ def test_few_outcomes_go_by_rows_and_many_by_routes() -> None:
     few, many = (jnp.asarray(moves(count)) for count in (2, 8))
     assert isinstance(find_rows(few), Rows)
     assert find_rows(many) is None
-    kernel = Index(many, STATES).prepared().routed(PARAMETERS, STATES)
+    kernel = IndexTransition(many, STATES).prepared().routed(PARAMETERS, STATES)
     assert isinstance(kernel.routing, Routes)
     assert kernel.routing.num_groups > MOST_GROUPS
 
 
 def test_selected_parameters_keep_their_groups() -> None:
-    kernel = Index(jnp.asarray(moves(3)), STATES).prepared()
+    kernel = IndexTransition(jnp.asarray(moves(3)), STATES).prepared()
     theta = jnp.array([4, 1, 1])
     before = jnp.asarray(np.random.default_rng(0).random((STATES, PARAMETERS)), jnp.float32)
     policy = jnp.asarray(np.random.default_rng(1).random((STATES, CONTROLS)), jnp.float32)

@@ -1,0 +1,80 @@
+"""A solver as a user would write it: the protocol is all that a planner asks for."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import npro_aif as aif
+from npro_aif.models import tmaze
+from npro_aif.solvers import Problem, Solution, SolverInfo
+
+pytestmark = pytest.mark.usefixtures("quick_compile")
+
+KEY = jax.random.key(0)
+
+
+@dataclass(frozen=True)
+class Lottery:
+    """The best of some random starts."""
+
+    tickets: int = 64
+
+    def check(self, problem: Problem) -> None:
+        if not problem.guide.any_horizon:
+            raise ValueError("Lottery: found a guide of one horizon, expected a TemporalGuide")
+
+    def solve(self, problem: Problem, key: Any, params: Any) -> Solution:
+        world, guide, objective, num_steps = problem
+
+        def draw(key: Any) -> Any:
+            first = guide.first_params(key, world, num_steps)
+            return objective.free_energy(world, guide.posterior(world, first, num_steps)), first
+
+        values, tickets = jax.vmap(draw)(jax.random.split(key, self.tickets))
+        best = jax.tree.map(lambda leaf: leaf[jnp.argmin(values)], tickets)
+        posterior = guide.posterior(world, best, num_steps)
+        info = SolverInfo(jnp.asarray(self.tickets), jnp.asarray(False), jnp.asarray(0))
+        return Solution(posterior, values.at[-1].set(values.min()), objective.terms(world, posterior), info, best)
+
+
+def test_a_solver_of_ones_own() -> None:
+    """It plans, in batches and in episodes; nobody beats the closed form."""
+    from npro_aif.envs import TMaze
+
+    belief = tmaze.initial_belief()
+    guide = aif.guides.TemporalGuide(tmaze.tmaze, learn=("control",))
+    least = {}
+    for solver in (Lottery(), aif.CoordinateSolver()):
+        planner = aif.Planner(tmaze.tmaze, guide, aif.Planning(), solver, max_horizon=2)
+        plan = planner(KEY, belief)
+        least[solver] = float(plan.free_energy[-1])
+        np.testing.assert_allclose(sum(plan.terms.values()), least[solver], rtol=1e-5)
+        batch = planner.batch(jax.random.split(KEY, 3), jax.tree.map(lambda leaf: jnp.stack([leaf] * 3), belief))
+        assert batch.control.shape == (3, 2, 4)
+        outcomes = aif.run_episodes(TMaze, aif.Agent(planner, belief, max_steps=4), range(2))
+        assert len(outcomes.episodes) == 2
+    for worse, better in itertools.pairwise(least.values()):
+        assert better <= worse + 1e-6
+
+
+def test_what_it_refuses_is_refused_before_anything_is_compiled() -> None:
+    planner = aif.Planner(tmaze.tmaze, aif.guides.SequenceGuide(tmaze.tmaze), aif.Planning(), Lottery())
+    with pytest.raises(ValueError, match="Lottery: found a guide of one horizon"):
+        planner(KEY, tmaze.initial_belief(), horizon=1)
+    assert planner.num_traces == 0
+
+
+def test_half_a_solver_is_refused() -> None:
+    class Half:
+        def solve(self, problem: Any, key: Any, params: Any) -> None:
+            return None
+
+    with pytest.raises(ValueError, match=r"solver: found .*Half.*, expected .* with check\(problem\) and solve"):
+        aif.Planner(tmaze.tmaze, solver=Half())  # type: ignore[arg-type]
