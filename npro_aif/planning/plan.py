@@ -87,8 +87,7 @@ class Plan(NamedTuple):
 
     def world(self) -> World:
         """The tables that the plan was made with."""
-        program = self.origin.program
-        return program.bind(program.fixed, self.belief, self.horizon, self.theta, self.valid)
+        return self.origin.program.world(self.belief, self.horizon, self.theta, self.valid)
 
     def complete(self) -> Posterior:
         """The whole posterior as tables."""

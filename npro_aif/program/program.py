@@ -93,9 +93,11 @@ class Program(Portable):
         world = tables.filled(world)
         return world if valid is None else world._replace(parameter=jnp.where(valid, world.parameter, -jnp.inf))
 
-    def world(self, belief: Belief, horizon: int | Array) -> World:
+    def world(
+        self, belief: Belief, horizon: int | Array, theta: Array | None = None, valid: Array | None = None
+    ) -> World:
         """:meth:`bind` with this program's own fixed part, compiled."""
-        return self._bind(self.fixed, belief, jnp.asarray(horizon))
+        return self._bind(self.fixed, belief, jnp.asarray(horizon), theta, valid)
 
     def example(self) -> World:
         """The world at the uniform belief and the largest horizon; of a large one the parameters it was checked at."""

@@ -67,8 +67,7 @@ def test_a_subclass_begins_for_itself(planner: aif.Planner) -> None:
     assert [episode.reward for episode in outcomes.episodes] == [1, 1, 1]
 
 
-@pytest.mark.parametrize("env", [TMaze, TMaze()], ids=["in lockstep", "one after the other"])
-@pytest.mark.parametrize("warm", [False, True])
+@pytest.mark.parametrize(("env", "warm"), [(TMaze, False), (TMaze(), True)], ids=["in lockstep", "alone"])
 def test_plans_are_recorded_where_asked(planner: aif.Planner, env: Any, warm: bool) -> None:
     """As a loop of one's own would have recorded them."""
     own = aif.Agent(planner, tmaze.initial_belief(), max_steps=4, record=True, warm_start=warm)

@@ -15,6 +15,8 @@ from npro_aif.planning import threads
 from npro_aif.planning.threads import on_all_cores
 from tests.layouts import HORIZON, ring, ring_belief
 
+pytestmark = pytest.mark.usefixtures("quick_compile")
+
 
 @pytest.fixture
 def cores(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -63,14 +63,19 @@ def test_every_form_moves_the_same_mass(outcomes: int, axes: str) -> None:
     to_before = np.einsum("xu,uxi->xi", policy, pulled)  # what pushes are weighed with comes back as it is pulled
     to_policy = np.einsum("xi,uxi->xu", before, pulled)
     for name, kernel in kernels(table).items():
-        found, gradient = jax.vjp(kernel.push, before, policy)
+        found, gradient, spread, back = both_ways(kernel, before, policy, value, mass)
         np.testing.assert_allclose(found, pushed, rtol=1e-5, err_msg=name)
-        for part, expected in zip(gradient(value), (to_before, to_policy), strict=True):
+        for part, expected in zip(gradient, (to_before, to_policy), strict=True):
             np.testing.assert_allclose(part, expected, rtol=1e-5, err_msg=name)
-        spread = np.broadcast_to(kernel.spread(mass), entropy.shape)
-        np.testing.assert_allclose(spread, entropy, atol=1e-5, err_msg=name)
-        found = np.broadcast_to(kernel.pull(value), pulled.shape)
-        np.testing.assert_allclose(found, pulled, rtol=1e-6, err_msg=name)
+        np.testing.assert_allclose(np.broadcast_to(spread, entropy.shape), entropy, atol=1e-5, err_msg=name)
+        np.testing.assert_allclose(np.broadcast_to(back, pulled.shape), pulled, rtol=1e-6, err_msg=name)
+
+
+@jax.jit
+def both_ways(kernel: Any, before: Any, policy: Any, value: Any, mass: Any) -> tuple[Any, ...]:
+    """What is pushed, its gradient at ``value``, the spread, and what is pulled."""
+    pushed, gradient = jax.vjp(kernel.push, before, policy)
+    return pushed, gradient(value), kernel.spread(mass), kernel.pull(value)
 
 
 def test_few_outcomes_go_by_rows_and_many_by_routes() -> None:
