@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/ready
 TYPES := $(VENV)/types
 
-.PHONY: demo test lint types pytest slow bench clean
+.PHONY: demo test lint types pytest slow bench wheel clean
 
 demo: $(READY)
 	$(BIN)/npro-aif demo
@@ -14,6 +14,7 @@ test: lint types pytest
 
 lint: $(READY)
 	$(BIN)/ruff check .
+	$(BIN)/ruff format --quiet --check .
 
 # The folders models/ and guides/ are packages of npro_aif only once it is installed, so types are checked there.
 types: $(READY)
@@ -30,6 +31,12 @@ bench: $(READY)
 	$(BIN)/python benchmarks/bench_sequence.py
 	$(BIN)/python benchmarks/bench_planning.py
 	$(BIN)/python benchmarks/bench_peers.py
+
+# The wheel in an empty environment, with nothing but what it asks for.
+wheel: $(READY)
+	rm -rf $(VENV)/wheel && $(BIN)/pip wheel --quiet --no-deps --wheel-dir $(VENV)/wheel .
+	$(PYTHON) -m venv --clear $(VENV)/empty && $(VENV)/empty/bin/pip install --quiet $(VENV)/wheel/*.whl
+	cd $(VENV) && empty/bin/npro-aif run tmaze --episodes 2
 
 $(READY): pyproject.toml
 	$(PYTHON) -m venv $(VENV)

@@ -39,7 +39,7 @@ class Portable:
 
 
 def _restore(cls: type, content: bytes) -> Any:
-    value = object.__new__(cls)
+    value: Any = object.__new__(cls)
     vars(value).update(pickle.loads(content))  # not setattr: some are frozen
     value.restore()
     return value

@@ -86,12 +86,9 @@ def describe(task: Task, settings: Settings, size: int | None, preference: str |
     about["max_parameters"] = task.max_parameters
     if solver == "svi":
         descent = make_solver(task, settings)
-        about |= {
-            "num_steps": descent.num_steps,
-            "learning_rate": settings.learning_rate or task.learning_rate,
-            "restarts": descent.restarts,
-            "trial_steps": descent.trial_steps,
-        }
+        about |= {"num_steps": descent.num_steps, "learning_rate": settings.learning_rate or task.learning_rate}
+        if descent.restarts > 1:
+            about |= {"restarts": descent.restarts, "trial_steps": descent.trial_steps}
     return about
 
 

@@ -43,7 +43,6 @@ class Objective(ELBO):
     num_particles = 1
     vectorize_particles = True
 
-    correction: bool = False  # whether Σ_t H[q(u_t|x_{t-1})] is added
     gradient: str = "fixed"  # whether the epistemic costs are held while stepping ("fixed"), or differentiated too
     closed_form: ClassVar[bool] = True  # whether coordinate updates minimise it
 
@@ -56,6 +55,11 @@ class Objective(ELBO):
         own = vars(cls)
         if "closed_form" not in own and any(name in own for name in ("combine", "evaluate", "terms", "free_energy")):
             cls.closed_form = False
+
+    @property
+    def correction(self) -> bool:
+        """Whether Σ_t H[q(u_t|x_{t-1})] is added."""
+        return False
 
     def priors(self, part: Part) -> EpistemicPriors | None:
         """The epistemic priors at one part; None where there are none."""
@@ -164,7 +168,9 @@ class Planning(Objective):
     ()
     """
 
-    correction: ClassVar[bool] = True
+    @property
+    def correction(self) -> bool:
+        return True
 
 
 @dataclass(frozen=True, eq=False)
@@ -193,7 +199,7 @@ class Active(Objective):
             raise ValueError(f"weight: found {self.weight!r}, expected a number that is not negative")
 
     @property
-    def correction(self) -> bool:  # type: ignore[override]
+    def correction(self) -> bool:
         return self.planning_correction
 
     def priors(self, part: Part) -> EpistemicPriors:

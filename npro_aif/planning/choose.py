@@ -76,7 +76,8 @@ class Rule:
 
         def choose(probs: np.ndarray, words: np.ndarray | None) -> np.ndarray:
             rows = np.asarray(probs).reshape(-1, probs.shape[-1])
-            return self.best_rows(rows, words).reshape(shape).astype(np.int32)
+            chosen = self.best_rows(rows, None if words is None else words.tolist())
+            return chosen.reshape(shape).astype(np.int32)
 
         words = None if key is None else jax.random.key_data(key)
         if is_concrete(probs, words):

@@ -152,8 +152,9 @@ class Planner(Portable):
             places.setdefault(functions.size(support), []).append(i)
         parts = []
         for place in places.values():
-            own = rows((keys, beliefs, warm), place)
-            parts.append((np.asarray(place), functions.plan_group([supports[i] for i in place], *own, horizon)))
+            own_keys, own_beliefs, own_warm = rows((keys, beliefs, warm), place)
+            group = functions.plan_group([supports[i] for i in place], own_keys, own_beliefs, own_warm, horizon)
+            parts.append((np.asarray(place), group))
         plans = join(parts, functions.tables)
         return trim(plans, horizon, axis=1) if is_concrete(horizon) else plans
 

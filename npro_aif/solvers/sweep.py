@@ -59,7 +59,8 @@ class Sweep(NamedTuple):
     @property
     def is_small(self) -> bool:
         """Whether a loop or a branch costs more than what it computes."""
-        return is_small(*self.world.initial.shape, self.world.num_controls)
+        num_parameters, num_states = self.world.initial.shape
+        return is_small(num_parameters, num_states, self.world.num_controls)
 
     @property
     def learns_state(self) -> bool:
@@ -67,7 +68,8 @@ class Sweep(NamedTuple):
 
     def template(self, posterior: TemporalPosterior) -> TemporalPosterior:
         """The posterior with only what changes from sweep to sweep; learned states start at the model."""
-        shape = (self.num_steps, *self.world.initial.shape, self.world.num_controls)
+        num_parameters, num_states = self.world.initial.shape
+        shape = self.num_steps, num_parameters, num_states, self.world.num_controls
         state: Any = self.world.state.in_full(shape) if self.learns_state else None
         return posterior._replace(state=state, observation={}, initial=None)  # type: ignore[arg-type]
 
