@@ -49,7 +49,7 @@ class GenericGuide(TableGuide):
         }
 
     def posterior(self, world: World, params: Params, num_steps: int) -> GenericPosterior:
-        return enumerate_guide(self.model, self.guide, params, _belief(world), num_steps, world.signature)
+        return enumerate_guide(self.model, self.guide, params, _belief(world), num_steps, world)
 
     def draw(self, world: World, posterior: Any, num_steps: int) -> None:
         self.guide(_belief(world), horizon=num_steps)

@@ -13,7 +13,7 @@ from jax import Array
 from npro_aif.errors import GuideError
 from npro_aif.guides.base import Params, Table, TableGuide, named, sizes, zeros
 from npro_aif.inference.objectives import Objective
-from npro_aif.inference.sequence import FLOOR, SequencePosterior, SequenceTables, sequence_tables
+from npro_aif.inference.sequence import FLOOR, SequencePosterior, SequenceTables, check_open, sequence_tables
 from npro_aif.language import chain
 from npro_aif.numerics import NEVER, is_concrete
 from npro_aif.program.signature import Site, join
@@ -83,6 +83,7 @@ class SequenceGuide(TableGuide):
         }
 
     def check(self, world: World, num_steps: int) -> None:
+        check_open(world)
         shapes = self.shapes(world, num_steps)
         count = sum(int(np.prod([float(n) for n in shape])) for shape in shapes.values())
         if count > self.max_parameters:

@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from npro_aif.errors import GuideError
 from npro_aif.guides.base import Params, Table, TableGuide, named, sizes, zeros
 from npro_aif.inference.temporal import TemporalPosterior
 from npro_aif.language import DeterministicCategorical, chain
@@ -35,7 +36,8 @@ class TemporalGuide(TableGuide):
 
     :param model: the program whose sites the guide draws.
     :param learn: which factors are learned; the others equal the generative model. (A deterministic state or
-        observation has nothing to learn.)
+        observation has nothing to learn.) By default all of them where the policy sees every state, and the policy
+        alone where there are hidden states or memories: others would imagine what is remembered.
 
     >>> from numpyro.handlers import seed, trace
     >>> from npro_aif.models.tmaze import tmaze, initial_belief
@@ -48,25 +50,40 @@ class TemporalGuide(TableGuide):
     any_horizon = True
     closed_form = True
 
-    def __init__(self, model: Callable[..., Any], learn: Sequence[str] = FACTORS):
+    def __init__(self, model: Callable[..., Any], learn: Sequence[str] | None = None):
         super().__init__(model)
-        unknown = [name for name in learn if name not in FACTORS]
-        if isinstance(learn, str) or unknown:
+        if learn is not None and (isinstance(learn, str) or any(name not in FACTORS for name in learn)):
             raise ValueError(f"learn: found {learn!r}, expected some of {FACTORS}")
-        self.learn = tuple(learn)
+        self.learn = None if learn is None else tuple(learn)
+
+    def learned(self, world: World) -> tuple[str, ...]:
+        """The factors that are learned in a world."""
+        if self.learn is not None:
+            return self.learn
+        return ("control",) if world.loop.closed else FACTORS
+
+    def check(self, world: World, num_steps: int) -> None:
+        wrong = [name for name in self.learned(world) if name in ("state", "observation")]
+        if world.loop.closed and wrong:
+            raise GuideError(
+                f"TemporalGuide: found learn={self.learn!r} for a world with hidden states, memories or observations "
+                f"of controls, expected 'control' and 'parameter' only (a learned {wrong[0]} would imagine what is "
+                "remembered)"
+            )
 
     def tables(self, world: World, num_steps: int) -> dict[str, Table]:
         (num_parameters, num_states), num_controls = world.initial.shape, world.num_controls
         tables: dict[str, Table] = {}
-        if "parameter" in self.learn:
+        learn = self.learned(world)
+        if "parameter" in learn:
             tables[PARAMETER] = Table("parameter", ("parameter",), (num_parameters,), zeros)
-        if "control" in self.learn:  # a uniform policy is a saddle of symmetric worlds
-            shape: tuple[int, ...] = (num_steps, num_states, num_controls)
-            tables[CONTROL] = Table("control", ("time", "state", "control"), shape, jax.random.normal)
-        if "state" in self.learn and world.state.learnable:
+        if "control" in learn:  # a uniform policy is a saddle of symmetric worlds
+            shape: tuple[int, ...] = (num_steps, world.loop.num_classes(num_states), num_controls)
+            tables[CONTROL] = Table("control", ("time", "seen", "control"), shape, jax.random.normal)
+        if "state" in learn and world.state.learnable:
             shape = (num_steps, num_parameters, num_states, num_controls, world.state.size)
             tables[STATE] = Table("state", ("time", "parameter", "state", "control", "outcome"), shape, zeros)
-        if "observation" in self.learn:
+        if "observation" in learn:
             for name, kernel in world.observation.items():
                 if kernel.learnable:
                     shape = (num_steps, num_parameters, num_states, kernel.size)
@@ -78,7 +95,9 @@ class TemporalGuide(TableGuide):
         parameter = world.parameter
         if PARAMETER in params:
             parameter = masked_log_softmax(params[PARAMETER] + parameter, parameter > -jnp.inf)
-        control = jnp.broadcast_to(world.control, (num_steps, world.initial.shape[1], world.num_controls))
+        prior = jax.vmap(world.loop.prior)(world.control)  # (T|1, P|1, U)
+        shape = num_steps, world.loop.num_classes(world.initial.shape[1]), world.num_controls
+        control = jnp.broadcast_to(prior, shape)
         if CONTROL in params:
             control = masked_log_softmax(params[CONTROL], control > -jnp.inf)
 
@@ -117,13 +136,19 @@ class TemporalGuide(TableGuide):
         )
         start = jnp.exp(posterior.initial)[theta]
         x = join(chain(named(signature.state, "_0"), sizes(signature.state), start), signature.state)
+        memory = world.loop.first_memory(x)
         for t in range(num_steps):
-            policy = jnp.exp(posterior.control[t])[x]
+            loop = world.loop.at(t)
+            policy = jnp.exp(posterior.control[t])[loop.look(x, memory)]
             values = chain(named(signature.control, f"_{t + 1}"), sizes(signature.control), policy)
             u = join(values, signature.control)
             x = _draw_from(posterior.state.at(t), (theta, x, u), signature.state, t + 1)
+            seen = {}
             for site in signature.observation:
-                _draw_from(posterior.observation[site.name].at(t), (theta, x), (site,), t + 1)
+                given = theta, loop.sight(x, u)
+                value = _draw_from(posterior.observation[site.name].at(t), given, (site,), t + 1)
+                seen[site.name] = value, site.size
+            memory = loop.next_memory(memory, x, u, seen)
 
     def sample(
         self, world: World, posterior: Any, params: Params, key: Array, num_samples: int, num_steps: int
@@ -141,20 +166,26 @@ def _along_time(posterior: TemporalPosterior, world: World, noise: Array) -> dic
     row = _choose(jnp.exp(posterior.parameter), noise[0, 0])
     first = _choose(jnp.exp(posterior.initial[row]), noise[0, 1])
 
-    def step(x: Array, inputs: tuple[Array, Array]) -> tuple[Array, tuple[Array, Array, dict[str, Array]]]:
-        t, noise = inputs
-        u = _choose(jnp.exp(posterior.control[t, x]), noise[0])
+    def step(carry: tuple[Array, Array], inputs: tuple[Array, Array]) -> tuple[tuple[Array, Array], Any]:
+        (x, memory), (t, noise) = carry, inputs
+        loop = world.loop.at(t)
+        u = _choose(jnp.exp(posterior.control[t, loop.look(x, memory)]), noise[0])
         x = _outcome(posterior.state.at(t), noise[1], row, x, u)
         seen = {
-            name: _outcome(kernel.at(t), noise[2 + i], row, x)
+            name: _outcome(kernel.at(t), noise[2 + i], row, loop.sight(x, u))
             for i, (name, kernel) in enumerate(posterior.observation.items())
         }
-        return x, (u, x, seen)
+        sized = {name: (value, posterior.observation[name].size) for name, value in seen.items()}
+        memory = loop.next_memory(memory, x, u, sized)
+        return (x, memory), (u, x, memory, seen)
 
-    _, (u, x, seen) = jax.lax.scan(step, first, (jnp.arange(len(noise) - 1), noise[1:]))
+    begin = first, world.loop.first_memory(first)
+    _, (u, x, memory, seen) = jax.lax.scan(step, begin, (jnp.arange(len(noise) - 1), noise[1:]))
     signature = world.signature
     states = split(jnp.append(first, x), signature.state)
-    return split(world.theta[row], signature.parameter) | states | split(u, signature.control) | seen
+    remembered = split(jnp.append(begin[1], memory), signature.memory)
+    parameters, controls = split(world.theta[row], signature.parameter), split(u, signature.control)
+    return parameters | states | controls | seen | remembered
 
 
 def _outcome(kernel: Kernel, noise: Array, *given: Array) -> Array:

@@ -1,8 +1,8 @@
-"""The paper's generative models as NumPyro programs, one module each.
+"""The paper's generative models, and others, as NumPyro programs, one module each.
 
 Every module holds the program, its `initial_belief` and the constants that describe its world.
 """
 
-from npro_aif.models import doorkey, reactivity_maze, tmaze
+from npro_aif.models import doorkey, reactivity_maze, tiger, tmaze
 
-__all__ = ["doorkey", "reactivity_maze", "tmaze"]
+__all__ = ["doorkey", "reactivity_maze", "tiger", "tmaze"]

@@ -64,6 +64,7 @@ def _reward_table() -> np.ndarray:
     return reward
 
 
+TOLD = ("nothing", *(f"goal {goal}" for goal in range(GOALS)))  # what may be remembered of the cue
 LOCATION = _location_table()
 KNOB = _knob_table()
 CUE_GIVEN = _cue_table()
@@ -81,10 +82,13 @@ def initial_belief() -> aif.Belief:
     return aif.Belief(jnp.full(GOALS, 1 / GOALS), jnp.asarray(state.reshape(GOALS, -1)))
 
 
-def reactivity_maze(belief: aif.Belief, horizon: int | jax.Array = 3, *, cue_cost: float = CUE_COST) -> None:
+def reactivity_maze(
+    belief: aif.Belief, horizon: int | jax.Array = 3, *, cue_cost: float = CUE_COST, memory: str | None = None
+) -> None:
     """The Reactivity Maze with the preference exp R at the last step.
 
     :param cue_cost: how many times likelier any other control is than the cue, a priori.
+    :param memory: "told" if the policy remembers the last word that it was told at the cue.
 
     >>> from numpyro.handlers import seed, trace
     >>> sites = trace(seed(reactivity_maze, 0)).get_trace(initial_belief(), horizon=1)
@@ -102,18 +106,24 @@ def reactivity_maze(belief: aif.Belief, horizon: int | jax.Array = 3, *, cue_cos
         {"location": LOCATIONS, "knob": KNOBS}, belief.state[theta], labels={"location": LOCATION_LABELS}
     )
 
-    def step(state: tuple[jax.Array, jax.Array], t: int | jax.Array) -> tuple[jax.Array, jax.Array]:
-        location, knob = state
+    if memory not in (None, "told"):
+        raise ValueError(f"memory: found {memory!r}, expected None or 'told'")
+    first = aif.memory("told", 0, len(TOLD), labels=TOLD) if memory else None
+
+    def step(state: tuple[jax.Array, ...], t: int | jax.Array) -> tuple[jax.Array, ...]:
+        location, knob, told = state
         u = aif.control("u", dist.Categorical(probs=jnp.asarray(prior)), labels=CONTROL_LABELS)
         new_location = aif.state(
             "location", dist.Categorical(probs=location_table[location, knob, u]), labels=LOCATION_LABELS
         )
         new_knob = aif.state("knob", aif.DeterministicCategorical(knob_table[knob, u], KNOBS))
-        aif.observation("cue", dist.Categorical(probs=cue_table[new_location, theta]))
+        cue = aif.observation("cue", dist.Categorical(probs=cue_table[new_location, theta]))
         aif.observation("seen_location", aif.DeterministicCategorical(new_location, LOCATIONS), plan=False)
         aif.observation("seen_knob", aif.DeterministicCategorical(new_knob, KNOBS), plan=False)
         reward = reward_table[new_location, new_knob, theta]
         aif.preference("reward", jnp.where(t == horizon, reward, 0.0))
-        return new_location, new_knob
+        if memory:
+            told = aif.memory("told", jnp.where(new_location == CUE, cue + 1, told), len(TOLD))
+        return new_location, new_knob, told
 
-    aif.rollout(step, (start["location"], start["knob"]), horizon)
+    aif.rollout(step, (start["location"], start["knob"], first), horizon)

@@ -5,6 +5,7 @@ observation y is the cue; where the agent stands is seen too, but takes part in 
 """
 
 import functools
+from typing import Literal
 
 import jax
 import jax.numpy as jnp
@@ -31,6 +32,10 @@ MOVES = {  # (from, control) → to; everything else is a wall
     (RIGHT, WEST): JUNCTION,
 }
 SHORTCUTS = {(LEFT, SOUTH): START, (RIGHT, SOUTH): START}  # only in the maze of the paper's code
+MEMORIES = {  # what the policy may remember: the first content, and what the contents mean
+    "told": (0, ("nothing", "left", "right")),
+    "count": (2, ("2 left", "1 left", "even", "1 right", "2 right")),
+}
 GAMMA = 4.0  # the paper's text says 2, with which staying at the cue is worth more than the reward
 
 
@@ -43,10 +48,10 @@ def transitions(arm_shortcut: bool = False) -> np.ndarray:
     return table
 
 
-def cue_probabilities() -> np.ndarray:
-    """p(cue | place, θ), (5, 2, 2): certain at the cue, a coin elsewhere."""
+def cue_probabilities(accuracy: float = 1.0) -> np.ndarray:
+    """p(cue | place, θ), (5, 2, 2): right at the cue with this probability, a coin elsewhere."""
     table = np.full((5, 2, 2), 0.5)
-    table[CUE] = np.eye(2)
+    table[CUE] = accuracy * np.eye(2) + (1 - accuracy) * (1 - np.eye(2))
     return table
 
 
@@ -58,31 +63,50 @@ def goal_preference(gamma: float) -> np.ndarray:
     return table - np.log(np.exp(table).sum(0))
 
 
-def tmaze(belief: aif.Belief, horizon: int = 4, *, gamma: float = GAMMA, arm_shortcut: bool = False) -> None:
+def tmaze(
+    belief: aif.Belief,
+    horizon: int = 4,
+    *,
+    gamma: float = GAMMA,
+    arm_shortcut: bool = False,
+    cue_accuracy: float = 1.0,
+    memory: Literal["told", "count"] | None = None,
+) -> None:
     """The T-maze as a NumPyro program.
 
     :param gamma: how much better the rewarded arm is than any other place, and the other arm worse (log units).
     :param arm_shortcut: South from an arm leads to the start, as in the paper's code; by its text it is a wall.
+    :param cue_accuracy: how often the cue is right.
+    :param memory: what the policy remembers of the cue: the last word that it was "told" there; or a "count", how many
+        words for the right arm it was told there more than for the left one, up to two.
 
     >>> from numpyro.handlers import seed, trace
     >>> list(trace(seed(tmaze, 0)).get_trace(initial_belief(), horizon=1))
     ['theta', 'x_0', 'u_1', 'x_1', 'cue_1', 'goal_1']
     """
+    if memory not in (None, *MEMORIES):
+        raise ValueError(f"memory: found {memory!r}, expected None or one of {', '.join(MEMORIES)}")
     next_place = jnp.asarray(transitions(arm_shortcut))
-    cue_probs = jnp.asarray(cue_probabilities())
+    cue_probs = jnp.asarray(cue_probabilities(cue_accuracy))
     goal = jnp.asarray(goal_preference(gamma))
     theta = aif.parameter("theta", dist.Categorical(probs=belief.parameter), labels=SIDES)
     x = aif.state("x", dist.Categorical(probs=belief.state[theta]), labels=PLACES)
+    first, contents = MEMORIES.get(memory, (0, ()))  # type: ignore[call-overload]
+    m = aif.memory(memory, first, len(contents), labels=contents) if memory else None
 
-    def step(x: Array, t: Array) -> Array:
+    def step(carry: tuple[Array, Array | None], t: Array) -> tuple[Array, Array | None]:
+        x, m = carry
         u = aif.control("u", dist.Categorical(probs=jnp.full(4, 0.25)), labels=CONTROLS)
         x = aif.state("x", aif.DeterministicCategorical(next_place[x, u], 5))
-        aif.observation("cue", dist.Categorical(probs=cue_probs[x, theta]), labels=SIDES)
+        cue = aif.observation("cue", dist.Categorical(probs=cue_probs[x, theta]), labels=SIDES)
         aif.observation("place", aif.DeterministicCategorical(x, 5), plan=False, labels=PLACES)
+        if memory:
+            word = cue + 1 if memory == "told" else jnp.clip(m + 2 * cue - 1, 0, len(contents) - 1)
+            m = aif.memory(memory, jnp.where(x == CUE, word, m), len(contents))
         aif.preference("goal", jnp.where(t == horizon, goal[x, theta], 0.0))
-        return x
+        return x, m
 
-    aif.rollout(step, x, horizon)
+    aif.rollout(step, (x, m), horizon)
 
 
 def initial_belief(place: int = START, theta: int | None = None) -> aif.Belief:

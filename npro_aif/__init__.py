@@ -17,6 +17,7 @@ from npro_aif.language import (
     DeterministicCategorical,
     control,
     initial_state,
+    memory,
     observation,
     parameter,
     parameters,
@@ -27,6 +28,7 @@ from npro_aif.language import (
 from npro_aif.planning.plan import Plan
 from npro_aif.planning.planner import Planner
 from npro_aif.solvers import CoordinateSolver, SVISolver
+from npro_aif.solvers.costs import perfect_information
 
 __version__ = "0.1.0"
 
@@ -52,9 +54,11 @@ __all__ = [
     "expected_free_energy",
     "guides",
     "initial_state",
+    "memory",
     "observation",
     "parameter",
     "parameters",
+    "perfect_information",
     "preference",
     "rollout",
     "run_episodes",

@@ -35,6 +35,7 @@ class Role(NamedTuple):
     kind: str  # "parameter", "state", "control", "observation" or "sensor" (an observation with plan=False)
     site: str  # the name that the user gave, without the time index
     labels: tuple[str, ...] | None = None
+    hidden: bool | None = None  # of a state: whether the policy does not see it
 
 
 class DeterministicCategorical(dist.Distribution):
@@ -135,8 +136,13 @@ def parameters(
     return _draw_joint("parameter", sizes, probs, labels or {})
 
 
-def state(name: str, fn: dist.Distribution, *, labels: Sequence[str] | None = None) -> Array:
+def state(
+    name: str, fn: dist.Distribution, *, labels: Sequence[str] | None = None, hidden: bool | None = None
+) -> Array:
     """A state x: before the rollout the present one (``x_0``), inside a step the next one (``x_t``).
+
+    :param hidden: whether the policy of a plan does not see it; by default it sees every state. (An agent knows of any
+        state what its belief says.)
 
     >>> with numpyro.handlers.seed(rng_seed=0), numpyro.handlers.trace() as sites:
     ...     x = state("x", dist.Categorical(probs=jnp.array([0.0, 0.0, 1.0])))
@@ -144,7 +150,7 @@ def state(name: str, fn: dist.Distribution, *, labels: Sequence[str] | None = No
     >>> {name: int(site["value"]) for name, site in sites.items()}
     {'x_0': 2, 'x_1': 0, 'x_2': 1}
     """
-    return _draw("state", name, fn, labels)
+    return _draw("state", name, fn, labels, hidden)
 
 
 def initial_state(
@@ -180,7 +186,7 @@ def control(name: str, fn: dist.Distribution, *, labels: Sequence[str] | None = 
 def observation(
     name: str, fn: dist.Distribution, *, plan: bool = True, labels: Sequence[str] | None = None
 ) -> Array | None:
-    """An observation y_t of the new state and the parameters.
+    """An observation y_t of the new state, the parameters and the control.
 
     :param plan: with ``plan=False`` the observation is used in belief updates only: it is emitted there and
         nowhere else, and the call returns None elsewhere.
@@ -198,6 +204,43 @@ def observation(
     if plan:
         return _draw("observation", name, fn, labels)
     return _draw("sensor", name, fn, labels) if _SENSING.get() else None
+
+
+def memory(name: str, value: ArrayLike, size: int, *, labels: Sequence[str] | None = None) -> Array:
+    """What the policy remembers: before the rollout its first content, in a step (after the observations) the new one.
+
+    The policy of a plan sees it beside the visible states, so that later controls can depend on what was observed.
+
+    :param value: a whole number from 0 to ``size - 1``, made of the old content, visible states, the control and
+        observations (at first: of visible states).
+    :return: the content, for the rollout's carry.
+
+    >>> def step(told, t):
+    ...     y = observation("y", DeterministicCategorical(jnp.asarray(1), 2))
+    ...     return memory("told", jnp.maximum(told, y + 1), 3)
+    >>> with numpyro.handlers.seed(rng_seed=0), numpyro.handlers.trace() as sites:
+    ...     _ = rollout(step, memory("told", 0, 3), 2)
+    >>> {name: int(site["value"]) for name, site in sites.items()}
+    {'told_0': 0, 'y_1': 1, 'told_1': 2, 'y_2': 1, 'told_2': 2}
+    """
+    if not jnp.issubdtype(jnp.result_type(value), jnp.integer):
+        raise ModelError(f"memory '{name}': found {jnp.result_type(value)}, expected integers from 0 to {size - 1}")
+    if size < 1:
+        raise ModelError(f"memory '{name}': found a size of {size}, expected at least 1")
+    arguments = name, value, int(size), None if labels is None else tuple(labels)
+    if not _PYRO_STACK:
+        return _remember(*arguments)
+    message = {"type": "memory", "fn": _remember, "args": arguments, "kwargs": {}, "value": None}
+    return apply_stack(message)["value"]
+
+
+def _remember(name: str, value: ArrayLike, size: int, labels: tuple[str, ...] | None) -> Array:
+    """Under plain NumPyro a memory is a deterministic site."""
+    if is_concrete(value) and np.size(value):
+        low, high = int(np.min(np.asarray(value))), int(np.max(np.asarray(value)))
+        if low < 0 or high >= size:
+            raise ModelError(f"memory '{name}': found {low}..{high}, expected 0..{size - 1} (its size is {size})")
+    return numpyro.deterministic(f"{name}_{_CLOCK.get()}", jnp.asarray(value))
 
 
 def preference(name: str, log_factor: ArrayLike) -> None:
@@ -269,8 +312,10 @@ def _inside(what: str, name: str) -> None:
         raise ModelError(f"site '{name}': found {what} outside a rollout, expected it inside the step")
 
 
-def _draw(kind: str, name: str, fn: dist.Distribution, labels: Sequence[str] | None = None) -> Array:
-    role = Role(kind, name, None if labels is None else tuple(labels))
+def _draw(
+    kind: str, name: str, fn: dist.Distribution, labels: Sequence[str] | None = None, hidden: bool | None = None
+) -> Array:
+    role = Role(kind, name, None if labels is None else tuple(labels), hidden)
     full_name = name if kind == "parameter" else f"{name}_{_CLOCK.get()}"
     return numpyro.sample(full_name, fn, infer={ROLE: role})  # a fresh dict: handlers write into it
 

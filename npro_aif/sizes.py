@@ -1,7 +1,7 @@
 """Every size at which the package does something else, with what was measured when it was set.
 
-"Small" has one meaning, :func:`is_small`. The times are of one core of a two-core machine, in float32;
-``python benchmarks/bench_sizes.py`` measures those marked with an asterisk anew.
+"Small" has one meaning, :func:`is_small`. The times are of ``python benchmarks/bench_sizes.py``, in float32 on one core
+of a machine whose other core was busy; what it does not measure says what it rests on.
 """
 
 from __future__ import annotations
@@ -10,56 +10,63 @@ import os
 
 # --- Small or large -----------------------------------------------------------------------------------------
 
-# * Entries of a (θ, x, u) table. Below, a call, a branch or a loop costs more than what it computes: slices are looked at
-# together, beliefs are planned together, and perception goes into the same call as planning. Above, each of these is
-# as fast one by one, and compiles once for a size.
+# Entries of a (θ, s, u) table. Below, a call, a branch or a loop costs more than what it computes: slices are looked at
+# together, beliefs are planned together, and perception goes into the same call as planning. As small and as large, ms
+# for a belief in a batch and alone: 0.26, 1.0 and 0.93, 1.5 with 80 entries; 1.6, 2.9 and 2.3, 3.4 with 2,000; 5.1, 7.1
+# and 6.9, 6.8 with 4,000; 6.9, 23 and 16, 16 with 8,000.
 SMALL = 2_000
 
 # --- Which parameters a plan considers ----------------------------------------------------------------------
 
-# With fewer parameters than this nothing is left out: the Reactivity Maze with 2 of its 2 and with 1 takes the same time.
+# With fewer parameters than this nothing is left out: a ring takes 1.1 ms with 2, 1.6 with 4, 1.7 with 8, 2.3 with 16
+# and 3.5 with 64, and every size compiles for 8 to 12 s.
 PRUNE_FROM = 8
-# The least number that supports are padded to. DoorKey with 1, 2 and 4 layouts takes 9.6, 9.9 and 11 ms, and every size
-# compiles for 6 to 8 s.
+# The least number that supports are padded to: every size of DoorKey-8x8 compiles for 14 s or more, and with 2 and 4
+# layouts a plan takes the same time (306 and 329 ms).
 SMALLEST_SUPPORT = 4
-# Belief updates are padded to 16, 128, 1024, … parameters: each size compiles for about a second, and an update of DoorKey
-# with 16 layouts takes 0.3 ms, with 128 1.1 ms.
+# Belief updates are padded to 16, 128, 1024, … parameters: each size compiles for 4 s, and an update of DoorKey-8x8
+# takes 0.5 ms with 16 layouts, 1.2 with 128 and 2.2 with all.
 FEWEST_UPDATED, GROWTH_UPDATED = 16, 8
-# Entries of p(x, θ) that are updated together (8 MB); more go in parts, so that memory stays small.
+# Entries of p(x, θ) that are updated together: 8 MB; more go in parts, so that memory stays small. (Not measured.)
 MOST_UPDATED = 2**21
 
 # --- Many problems at once ----------------------------------------------------------------------------------
 
-# * Fewer problems are solved one after the other: a batch of a new size compiles for about a second, and sixteen
-# decisions of the T-maze take 10 ms.
+# Fewer problems are solved one after the other: 4 decisions of the T-maze take 2.2 ms so and 4.2 together, 16 take 8.7
+# and 4.1, 64 take 35 and 7.9; a batch of a new size compiles for 5 to 9 s.
 TOGETHER_FROM = 16
 # How many episodes go in step at most: their beliefs are in memory together, and take no more than this many bytes.
+# (A bound on memory, not measured.)
 LOCKSTEP = 128
 MOST_BELIEF_BYTES = 2**31
 
 # --- Programs and tables ------------------------------------------------------------------------------------
 
-# Entries of the tables that a program keeps (256 MB); a world with more is large, and its tables are evaluated for the
-# parameters that are asked for. DoorKey-8x8 has 2.6 million, DoorKey-16x16 about 700 million.
+# Entries of the tables that a program keeps: 256 MB. A world with more is large, and its tables are evaluated for the
+# parameters that are asked for. (A bound on memory, not measured.)
 MOST_FROZEN = 2**26
-# How many parameters of a large world are checked: with 64 of DoorKey-16x16's 14,196 layouts reading takes 4 s.
+# How many parameters of a large world are checked when it is read. (Not measured.)
 SAMPLED_PARAMETERS = 64
-# Groups of parameters that lead to different states at one (u, x). With more, looking every entry up is as fast as
-# shifting rows: DoorKey has 2.
-MOST_GROUPS = 4
-# Blocks of controls that are pushed one after the other; more would take long to compile. DoorKey's five controls one by
-# one took 26 ms a gradient step, at once 72 ms.
+# Groups of parameters that lead to different states at one (u, x): 576 states, 5 controls and 64 parameters take 0.23,
+# 0.26, 0.56 and 0.76 ms by rows with 1, 2, 4 and 8 groups, and 0.43, 0.38, 0.32 and 0.34 ms by looking every entry up.
+MOST_GROUPS = 2
+# Blocks of controls that are pushed one after the other, so that what a block needs stays in the cache: a gradient of
+# DoorKey-8x8 with all layouts takes 146 ms in one block and 166 ms in five, so that it matters little.
 MOST_BLOCKS = 8
-# Sums of so few terms are written out: XLA then fuses them with what comes before and after (T-maze: 1.4 to 0.9 ms).
+# Sums of so few terms are written out, which XLA fuses with what comes before and after: 4096 sums take 12, 19, 61 and
+# 122 µs so with 2, 8, 16 and 32 terms, and 17, 24, 61 and 78 as a product with ones.
 FEW_TERMS = 8
 
 # --- What is refused ----------------------------------------------------------------------------------------
 
 # NumPyro gives each enumerated site a letter and a dimension of its own, of which there are so many.
 MOST_ENUMERATED_SITES = 25
-# Plans × state sequences × observation sequences × parameters of an enumeration: about 0.8 GB and 10 s.
+# Plans × state sequences × observation sequences × parameters of an enumeration: 0.8 GB in float32.
 MOST_ENUMERATED_ENTRIES = 200_000_000
-# Logits of a sequence guide: a step on more takes over 30 ms, and one more time step would not fit at all.
+# Outcomes of several uncertain observation sites together, in one slice: a table of 500 states and 10 parameters has
+# then 80 MB.
+MOST_JOINT_OUTCOMES = 4_096
+# Logits of a sequence guide: one more time step multiplies them by U·X or X·Y.
 MOST_SEQUENCE_LOGITS = 4_000_000
 
 

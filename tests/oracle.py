@@ -315,16 +315,21 @@ def sequence_marginal(q: Joint, *groups: tuple[str, ...]) -> np.ndarray:
 
 
 @overload
-def epistemic_costs(q: Joint, scope: Temporal, normalize: bool = ..., weight: float = ...) -> Pairs: ...
+def epistemic_costs(
+    q: Joint, scope: Temporal, normalize: bool = ..., weight: float = ..., joint: bool = ...
+) -> Pairs: ...
 @overload
-def epistemic_costs(q: Joint, scope: Sequential, normalize: bool = ..., weight: float = ...) -> Pair: ...
+def epistemic_costs(
+    q: Joint, scope: Sequential, normalize: bool = ..., weight: float = ..., joint: bool = ...
+) -> Pair: ...
 @overload
-def epistemic_costs(q: Joint, scope: Scope, normalize: bool = ..., weight: float = ...) -> Costs: ...
-def epistemic_costs(q: Joint, scope: Scope, normalize: bool = False, weight: float = 1.0) -> Costs:
+def epistemic_costs(q: Joint, scope: Scope, normalize: bool = ..., weight: float = ..., joint: bool = ...) -> Costs: ...
+def epistemic_costs(q: Joint, scope: Scope, normalize: bool = False, weight: float = 1.0, joint: bool = True) -> Costs:
     """The epistemic terms of F as costs: their sum is E_q[c(x)] + E_q[d(u)].
 
-    Temporal: a list over t of (c_t (X,), d_t (U,)), c_t summed over the observation sites, each site with its
-    own priors and normalisers. Sequence: one (c (X**T,), d (U**T,)), with all the sites of y jointly.
+    Temporal: a list over t of (c_t (X,), d_t (U,)), with all the sites of y_t jointly; or (if not `joint`) c_t summed
+    over the observation sites, each site with its own priors and normalisers. Sequence: one (c (X**T,), d (U**T,)),
+    with all the sites of y jointly.
     """
     if scope == "sequence":
         states = observation_costs(sequence_marginal(q, ("theta",), q.x_axes, q.y_axes), normalize, weight)
@@ -332,11 +337,10 @@ def epistemic_costs(q: Joint, scope: Scope, normalize: bool = False, weight: flo
         return states, controls
     costs: Pairs = []
     for t in range(1, q.horizon + 1):
-        per_site = [q.marginal("theta", f"x{t}", y_axis(t, k)) for k in range(q.sites)]
-        states = sum(
-            (observation_costs(joint, normalize, weight) for joint in per_site),
-            np.zeros(per_site[0].shape[1]),
-        )
+        sites = tuple(y_axis(t, k) for k in range(q.sites))
+        groups = [sites] if joint else [(site,) for site in sites]
+        tables = [sequence_marginal(q, ("theta",), (f"x{t}",), group) for group in groups]
+        states = sum((observation_costs(table, normalize, weight) for table in tables), np.zeros(tables[0].shape[1]))
         costs.append((states, control_costs(q.marginal(f"u{t}", f"x{t - 1}", f"x{t}"), normalize, weight)))
     return costs
 
@@ -381,6 +385,7 @@ def free_energy(
     normalize: bool = False,
     correction: bool = False,
     weight: float = 1.0,
+    joint: bool = True,
     support: Support = "model",
     held: Costs | None = None,
 ) -> float:
@@ -399,7 +404,7 @@ def free_energy(
     if objective == "planning" or (objective == "active" and correction):
         value += policy_entropy(q)
     if objective == "active":
-        costs = epistemic_costs(q, scope, normalize, weight) if held is None else held
+        costs = epistemic_costs(q, scope, normalize, weight, joint) if held is None else held
         value += expected_costs(q, scope, costs)
     return value
 

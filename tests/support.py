@@ -59,6 +59,7 @@ def switches(objective: Objective) -> dict[str, object]:
         "normalize": getattr(objective, "normalize", False),
         "correction": objective.correction,
         "weight": getattr(objective, "weight", 1.0),
+        "joint": getattr(objective, "evidence", "joint") == "joint",
     }
 
 

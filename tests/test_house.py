@@ -150,7 +150,7 @@ print(len(names))
 
 
 def test_every_module_comes_out_of_the_wheel(tmp_path: Path) -> None:
-    """The wheel is built as a release is, from a copy, unpacked, and imported from there and not from the repository."""
+    """The wheel is built as a release is, from a copy, unpacked, and imported from there, not from the repository."""
     source = tmp_path / "source"
     for folder in FOLDERS.values():
         shutil.copytree(folder, source / folder.name, ignore=shutil.ignore_patterns("__pycache__"))

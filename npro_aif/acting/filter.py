@@ -146,6 +146,11 @@ class Filter(Portable):
         share = jnp.exp(parts.log_mass[:, -1:] - jnp.where(most[-1] > -jnp.inf, most[-1], 0.0))
         return Part((parts.parameter * share).ravel(), parts.state.reshape(len(support), -1), most)
 
+    @staticmethod
+    def _place(table: Array, control: Array) -> Array:
+        """Where a control is in a table (…, U|1), which has no axis for it where it was bound to it."""
+        return jnp.where(table.shape[2] == 1, 0, control)
+
     def _part(self, fixed: Fixed, belief: Belief, control: Array, seen: Array, support: Array | None) -> Part:
         """Bayes on some parameters (Θ stands for padding), or on all."""
         num_parameters = self.program.signature.num_parameters
@@ -165,7 +170,13 @@ class Filter(Portable):
         joint = divide(joint, total)
         for i, site in enumerate(self.sites):
             kernel = (world.observation | world.sensor)[site.name].at(0)
-            joint = joint * jnp.where(seen[i] == UNSEEN, 1.0, kernel.likelihood(jnp.maximum(seen[i], 0)))
+            likelihood = kernel.likelihood(jnp.maximum(seen[i], 0))  # (Θ|1, X), or of observed controls (Θ|1, X·U)
+            left_out = seen[i] == UNSEEN
+            if likelihood.shape[1] > joint.shape[1]:  # before the first move there is no control to observe
+                by_control = likelihood.reshape(likelihood.shape[0], joint.shape[1], -1)
+                likelihood = jax.lax.dynamic_index_in_dim(by_control, self._place(by_control, only), 2, keepdims=False)
+                left_out |= control == UNMOVED
+            joint = joint * jnp.where(left_out, 1.0, likelihood)
             total = joint.sum()
             log_mass.append(log_mass[-1] + safe_log(total))
             joint = divide(joint, total)  # at every site: the product of many could underflow

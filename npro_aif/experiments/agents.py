@@ -110,10 +110,10 @@ def make_objective(task: Task, settings: Settings) -> Objective:
         return Planning()
     weight = task.weight if settings.weight is None else settings.weight
     if not settings.paper:
-        return Active(weight=weight)
+        return Active(weight=weight, evidence=task.evidence)  # type: ignore[arg-type]
     if task.name == "tmaze":
         return Active(normalize=True, gradient="through", planning_correction=False, weight=weight)
-    return Active(normalize=True, weight=weight)
+    return Active(normalize=True, weight=weight, evidence=task.evidence)  # type: ignore[arg-type]
 
 
 def make_solver(task: Task, settings: Settings) -> SVISolver:

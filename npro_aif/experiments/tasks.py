@@ -42,6 +42,7 @@ class Task(NamedTuple):
     learning_rate: float
     sweeps: CoordinateSolver
     outcome: Callable[[Episode], dict[str, float]]  # by name: success, cue, safe, shortest; what the task has of them
+    evidence: str = "joint"  # how several observation sites count in F_active
     max_parameters: int | None = None  # with how many to plan at most, in a large world
     restarts: int = 1  # of SVI with F_active
     trial_steps: int | None = None  # after how many steps it chooses between them
@@ -175,5 +176,6 @@ def _doorkey(size: int, preference: str, paper: bool) -> Task:
         learning_rate=0.01,
         sweeps=CoordinateSolver(max_sweeps=doorkey.SWEEPS, lead=doorkey.LEAD, unvisited=doorkey.UNVISITED),
         outcome=outcome,
+        evidence="sites",  # the weight and the lead were chosen for it
         max_parameters=doorkey.max_layouts(size),
     )

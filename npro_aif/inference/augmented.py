@@ -5,16 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import jax.numpy as jnp
 import numpyro
 from jax import Array
 from numpyro.handlers import trace
 
 from npro_aif.belief import Belief
 from npro_aif.errors import GuideError
-from npro_aif.inference.epistemic import EpistemicPriors
 from npro_aif.inference.objectives import Objective
+from npro_aif.inference.sequence import SequencePosterior
+from npro_aif.inference.temporal import Slice, TemporalPosterior
 from npro_aif.program.program import program_of
-from npro_aif.program.signature import Signature, Site, join
+from npro_aif.program.signature import Site, join
+from npro_aif.tables.world import World
 
 
 def augmented(model: Callable[..., Any], posterior: Any, objective: Objective) -> Callable[..., None]:
@@ -47,10 +50,13 @@ def augmented(model: Callable[..., Any], posterior: Any, objective: Objective) -
             model(belief, horizon=horizon)
         if not objective.epistemic:
             return
-        tables = program_of(model, belief, horizon)
-        values = {name: site["value"] for name, site in sites.items() if site["type"] == "sample"}
-        priors = q.priors(tables.world(belief, horizon), objective.priors)
-        FACTORS[q.scope](priors, tables.signature, values, horizon)
+        values = {name: site["value"] for name, site in sites.items() if site["type"] in ("sample", "deterministic")}
+        world = (
+            posterior.world()
+            if hasattr(posterior, "world")
+            else program_of(model, belief, horizon).world(belief, horizon)
+        )
+        FACTORS[q.scope](q, world, objective, values, horizon)
 
     return program
 
@@ -59,16 +65,47 @@ def _at(values: Mapping[str, Array], sites: tuple[Site, ...], t: int) -> Array:
     return join({site.name: values[f"{site.name}_{t}"] for site in sites}, sites)
 
 
-def _temporal_factors(priors: EpistemicPriors, signature: Signature, values: Mapping[str, Array], horizon: int) -> None:
+def _temporal_factors(
+    q: TemporalPosterior, world: World, objective: Objective, values: Mapping[str, Array], horizon: int
+) -> None:
+    """The priors at the values that were drawn, slice by slice."""
+    signature, before = world.signature, q.start(world)
+    theta = join({site.name: values[site.name] for site in signature.parameter}, signature.parameter)
     for t in range(1, horizon + 1):
+        now = q.slice(world, jnp.asarray(t - 1), before)
+        priors: Any = objective.priors(now)
+        log = priors.log()
         u, x = _at(values, signature.control, t), _at(values, signature.state, t)
-        numpyro.factor(f"epistemic_u_{t}", priors.control[t - 1][u])
-        numpyro.factor(f"epistemic_x_{t}", sum(table[t - 1][x] for table in priors.state.values()))
-        seen = {name: values[f"{name}_{t}"] for name in priors.observation}
-        numpyro.factor(f"epistemic_y_{t}", sum(table[t - 1][x, seen[k]] for k, table in priors.observation.items()))
+        context = now.loop.context(x, _at(values, signature.memory, t - 1), u)
+        numpyro.factor(f"epistemic_u_{t}", log.control[u])
+        numpyro.factor(f"epistemic_x_{t}", sum(table[context] for table in log.state.values()))
+        seen = {site.name: values[f"{site.name}_{t}"] for site in signature.observation}
+        if set(log.observation) != set(seen):  # all sites as one
+            row = jnp.argmax(world.theta == jnp.asarray(theta)[..., None], axis=-1)
+            seen = {"y": _joint_outcome(now, seen, row, now.loop.sight(x, u))}
+        told = [table[context, seen[name]] for name, table in log.observation.items()]
+        numpyro.factor(f"epistemic_y_{t}", sum(told, start=jnp.zeros(())))
+        before = now.flow.after
 
 
-def _sequence_factors(priors: EpistemicPriors, signature: Signature, values: Mapping[str, Array], horizon: int) -> None:
+def _joint_outcome(now: Slice, seen: Mapping[str, Array], theta: Array, sight: Array) -> Array:
+    """The index of what was seen at all sites among their joint outcomes (npro_aif.tables.joint)."""
+    outcome: Any = 0
+    for name, kernel in now.observation.items():
+        if kernel.learnable:
+            outcome = outcome * kernel.size + seen[name]
+    if now.world.certain is not None:
+        certain = now.world.certain.at(now.t)
+        outcome = outcome * certain.size + certain.certain(theta, sight)
+    return outcome
+
+
+def _sequence_factors(
+    q: SequencePosterior, world: World, objective: Objective, values: Mapping[str, Array], horizon: int
+) -> None:
+    signature = world.signature
+    priors = q.priors(world, objective.priors)  # type: ignore[arg-type]
+
     def flat(sites: tuple[Site, ...], size: int) -> Any:
         index: Any = 0
         for t in range(1, horizon + 1):
@@ -83,4 +120,4 @@ def _sequence_factors(priors: EpistemicPriors, signature: Signature, values: Map
     numpyro.factor("epistemic_y", priors.observation["y"][x, y])
 
 
-FACTORS = {"temporal": _temporal_factors, "sequence": _sequence_factors}
+FACTORS: dict[str, Callable[..., None]] = {"temporal": _temporal_factors, "sequence": _sequence_factors}

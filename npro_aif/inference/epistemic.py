@@ -71,9 +71,12 @@ class EpistemicPriors(NamedTuple):
         )
 
 
-def epistemic_priors(part: Part, *, normalize: bool, weight: float | Array) -> EpistemicPriors:
-    """The priors at one part of a posterior."""
-    evidence = part.evidence()
+def epistemic_priors(part: Part, *, normalize: bool, weight: float | Array, joint: bool = True) -> EpistemicPriors:
+    """The priors at one part of a posterior.
+
+    :param joint: observation sites count together; otherwise each by itself, and the same information several times.
+    """
+    evidence = part.evidence(joint=joint)
     control = weight * part.move_entropy()
     state = {name: -weight * e.ambiguity for name, e in evidence.items()}
     observation = {name: weight * e.gain for name, e in evidence.items()}

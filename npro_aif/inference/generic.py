@@ -24,7 +24,7 @@ from npro_aif.belief import Belief
 from npro_aif.errors import GuideError
 from npro_aif.inference.marginals import Marginals
 from npro_aif.inference.posterior import Evaluate, Terms
-from npro_aif.inference.sequence import SequencePosterior, mass, mass_entropy, sequence_evidence
+from npro_aif.inference.sequence import SequencePosterior, check_open, mass, mass_entropy, sequence_evidence
 from npro_aif.language import default_horizon
 from npro_aif.numerics import divide, mul_log, neg_entropy, normalize, safe_log
 from npro_aif.program.program import program_of
@@ -33,6 +33,7 @@ from npro_aif.program.signature import Signature
 from npro_aif.sizes import MOST_ENUMERATED_SITES
 from npro_aif.tables.dense import DenseEmission
 from npro_aif.tables.evidence import Evidence
+from npro_aif.tables.layout import time_slice
 from npro_aif.tables.world import World
 
 Factors = dict[str, "funsor.Funsor"]
@@ -44,9 +45,11 @@ class GenericPosterior(NamedTuple):
     guide: Factors
     model: Factors
     preferences: Factors
+    memories: Factors  # what is remembered, by the memories' full names
     signature: Signature
     num_steps: int
     scope: str  # over what the epistemic priors run
+    reads_control: bool  # whether observations or memories depend on the control
 
     def parts(self) -> list[Steps]:
         """Every step by itself, or all of them together where the epistemic priors run over sequences."""
@@ -65,6 +68,9 @@ class GenericPosterior(NamedTuple):
             policy=jnp.stack([normalize(m) for m in masses]),
             state=jnp.stack([self.marginal([self.sites("state", t)]) for t in range(self.num_steps + 1)]),
             parameter=self.marginal([self.parameters()]) if self.parameters() else jnp.ones(1),
+            memory=jnp.stack([self.marginal([self.sites("memory", t)]) for t in range(self.num_steps + 1)])
+            if self.signature.memory
+            else jnp.ones((self.num_steps + 1, 1)),
             observation={
                 site.name: jnp.stack([self.marginal([[f"{site.name}_{t}"]]) for t in steps])
                 for site in self.signature.observation
@@ -77,8 +83,8 @@ class GenericPosterior(NamedTuple):
     def marginal(self, groups: Sequence[Sequence[str]]) -> Array:
         """The joint marginal of groups of sites, one flat axis for each group."""
         names = [name for group in groups for name in group]
-        factors = [factor.exp() for factor in self.guide.values()]
-        away = frozenset(self.guide) - frozenset(names)
+        factors = [factor.exp() for factor in (self.guide | self.memories).values()]
+        away = frozenset(self.guide | self.memories) - frozenset(names)
         with funsor.interpretations.lazy:
             lazy = funsor.sum_product.sum_product(
                 funsor.ops.add, funsor.ops.mul, factors, eliminate=away, plates=frozenset()
@@ -104,9 +110,25 @@ class GenericPosterior(NamedTuple):
     def parameters(self) -> list[str]:
         return [site.name for site in self.signature.parameter]
 
+    def visible(self, t: int) -> list[str]:
+        """The state sites that the policy sees."""
+        return [f"{site.name}_{t}" for site in self.signature.visible]
+
+    def seen(self, t: int) -> list[str]:
+        """All that the policy sees: visible states and memories."""
+        return self.visible(t) + self.sites("memory", t)
+
+    def context(self, t: int) -> list[str]:
+        """What is known when the observations come: the new visible state, the memory and, if anything reads it, u."""
+        return self.visible(t) + self.sites("memory", t - 1) + (self.sites("control", t) if self.reads_control else [])
+
+    def unseen(self, t: int) -> list[str]:
+        """What observations can tell about: hidden states and parameters."""
+        return [f"{site.name}_{t}" for site in self.signature.state if site.hidden] + self.parameters()
+
     def policy_mass(self, t: int) -> Array:
-        """q(x_{t-1}, u_t), (X, U)."""
-        return self.marginal([self.sites("state", t - 1), self.sites("control", t)])
+        """q(v_{t-1}, m_{t-1}, u_t), (P, U)."""
+        return self.marginal([self.seen(t - 1), self.sites("control", t)])
 
 
 class Steps(NamedTuple):
@@ -131,22 +153,26 @@ class Steps(NamedTuple):
         return self.q.marginal([self._names("control")])
 
     def state(self) -> Array:
-        return self.q.marginal([self._names("state")])
+        (t,) = self.times
+        return self.q.marginal([self.q.context(t)])
 
     def move_entropy(self) -> Array:
         (t,) = self.times
-        flow = self.q.marginal([self.q.sites("state", t - 1), self._names("control"), self._names("state")])
+        flow = self.q.marginal([self.q.seen(t - 1), self._names("control"), self.q.visible(t)])
         moved = flow.sum(-1)
         return divide((neg_entropy(moved) - neg_entropy(flow).sum(-1)).sum(0), moved.sum(0))
 
-    def evidence(self) -> dict[str, Evidence]:
+    def evidence(self, *, joint: bool) -> dict[str, Evidence]:
         (t,) = self.times
-        evidence = {}
-        for site in self.q.signature.observation:
-            joint = self.q.marginal([self.q.parameters(), self._names("state"), [f"{site.name}_{t}"]])  # q(θ,x,y)
-            weight = joint.sum(-1)
-            evidence[site.name] = DenseEmission(safe_log(divide(joint, weight[..., None]))).evidence(weight)
-        return evidence
+        names = self._names("observation")
+        groups = {"y": names} if joint and names else {name: [name] for name in names}
+
+        def told(group: list[str]) -> Evidence:
+            mass = self.q.marginal([self.q.unseen(t), self.q.context(t), group])
+            weight = mass.sum(-1)
+            return DenseEmission(safe_log(divide(mass, weight[..., None]))).evidence(weight)
+
+        return {name: told(group) for name, group in groups.items()}
 
     def _names(self, role: str) -> list[str]:
         """The full names of a role's sites at these steps."""
@@ -172,10 +198,13 @@ class Steps(NamedTuple):
 class WholeSteps(Steps):
     """The statistics of all steps together, with the epistemic priors over sequences."""
 
+    def state(self) -> Array:
+        return self.q.marginal([self._names("state")])
+
     def move_entropy(self) -> Array:
         return mass(self._posterior()).entropy
 
-    def evidence(self) -> dict[str, Evidence]:
+    def evidence(self, *, joint: bool) -> dict[str, Evidence]:
         posterior = self._posterior()
         return {"y": sequence_evidence(mass(posterior), posterior.emission)}
 
@@ -197,9 +226,12 @@ def enumerate_guide(
     params: Mapping[str, Array],
     belief: Belief,
     horizon: int,
-    signature: Signature,
+    world: World,
 ) -> GenericPosterior:
-    """Run guide and model with every site enumerated, and keep the log-factors."""
+    """Run guide and model with every site enumerated, and keep the log-factors.
+
+    :param world: the model's tables, for what its policy sees.
+    """
     funsor.set_backend("jax")
     keyed = seed(rng_seed=0)  # nothing is drawn, but handlers ask for a key
     with keyed, enumerating.plate_to_enum_plate(), enumerating.enum():
@@ -217,9 +249,61 @@ def enumerate_guide(
             log = site["fn"].log_factor if preferred else site["fn"].log_prob(site["value"])
             factor = _to_funsor(jnp.asarray(log), site["infer"]["dim_to_name"])
             factors["preferences" if preferred else kind][name] = factor
-    return GenericPosterior(
-        **factors, signature=signature, num_steps=int(horizon), scope=getattr(guide, "scope", "temporal")
+    posterior = GenericPosterior(
+        **factors,
+        memories=_memory_factors(world, int(horizon)),
+        signature=world.signature,
+        num_steps=int(horizon),
+        scope=getattr(guide, "scope", "temporal"),
+        reads_control=getattr(world.loop, "num_controls", 1) > 1,
     )
+    _check_view(posterior, world)
+    return posterior
+
+
+def _check_view(q: GenericPosterior, world: World) -> None:
+    """Refuse controls that read what no policy sees, and sequences where something is remembered."""
+    if q.scope != "temporal":
+        check_open(world)
+    for t in range(1, q.num_steps + 1):
+        unseen = {name for s in range(q.num_steps + 1) for name in q.unseen(s)}
+        for name in q.sites("control", t):
+            wrong = sorted(unseen & set(q.guide[name].inputs))
+            if wrong:
+                raise GuideError(
+                    f"site '{name}': found a control in the guide that reads '{wrong[0]}', which the policy does not "
+                    "see, expected visible states and what was observed"
+                )
+
+
+def _memory_factors(world: World, num_steps: int) -> Factors:
+    """log [m = what is remembered], by the memories' full names (all of a step's under the first one's)."""
+    signature, factors = world.signature, {}
+    if not signature.memory:
+        return factors
+    loop: Any = world.loop
+    sites = {"memory": signature.memory, "state": signature.state, "control": signature.control}
+
+    def named(role: str, t: int) -> list[tuple[str, int]]:
+        return [(f"{site.name}_{t}", site.size) for site in sites[role]]
+
+    def one_hot(table: Array, axes: list[list[tuple[str, int]]], t: int) -> None:
+        """A table of contents whose axes are groups of sites (or 1) as a factor with the new memory's sites last."""
+        kept = [sites for sites, size in zip(axes, table.shape, strict=True) if size > 1]
+        groups = [*kept, named("memory", t)]
+        flat = [site for group in groups for site in group]
+        hot = safe_log(jax.nn.one_hot(table.squeeze(), signature.num_memories))
+        names = {i - len(flat): name for i, (name, _) in enumerate(flat)}
+        tensor = funsor.to_funsor(hot.reshape([size for _, size in flat]), output=funsor.Real, dim_to_name=names)
+        for name, _ in named("memory", t):
+            factors[name] = tensor if name == named("memory", t)[0][0] else funsor.to_funsor(jnp.zeros(()))
+
+    one_hot(loop.first, [named("state", 0)], 0)
+    for t in range(1, num_steps + 1):
+        read = [(f"{site.name}_{t}", site.size) for site in signature.observation if site.name in loop.read]
+        axes = [named("memory", t - 1), named("state", t), named("control", t), read]
+        one_hot(time_slice(loop.update, t - 1), axes, t)
+    return factors
 
 
 def _to_funsor(log: Array, dim_to_name: Any) -> funsor.Funsor:
@@ -281,5 +365,5 @@ def generic_posterior(
     horizon = default_horizon(model) if horizon is None else horizon
     program = program_of(model, belief, horizon)
     check_guide(model, guide, belief, horizon)
-    posterior = enumerate_guide(model, guide, params, belief, horizon, program.signature)
-    return program.world(belief, horizon), posterior
+    world = program.world(belief, horizon)
+    return world, enumerate_guide(model, guide, params, belief, horizon, world)

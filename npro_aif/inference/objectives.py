@@ -182,17 +182,22 @@ class Active(Objective):
         differentiates them too. The value of F is the same.
     :param planning_correction: add Σ_t H[q(u_t|x_{t-1})], as in F_planning.
     :param weight: scales log p̃.
+    :param evidence: several observation sites tell what they tell together ("joint"), or the sum of what each tells
+        ("sites"), which counts the same information several times.
 
     >>> Active(weight=0.1)
-    Active(normalize=False, gradient='fixed', planning_correction=True, weight=0.1)
+    Active(normalize=False, gradient='fixed', planning_correction=True, weight=0.1, evidence='joint')
     """
 
     normalize: bool = False
     gradient: Literal["fixed", "through"] = "fixed"
     planning_correction: bool = True
     weight: float = 1.0
+    evidence: Literal["joint", "sites"] = "joint"
 
     def __post_init__(self) -> None:
+        if self.evidence not in ("joint", "sites"):
+            raise ValueError(f"evidence: found {self.evidence!r}, expected 'joint' or 'sites'")
         if self.gradient not in ("fixed", "through"):
             raise ValueError(f"gradient: found {self.gradient!r}, expected 'fixed' or 'through'")
         if is_concrete(self.weight) and not self.weight >= 0:
@@ -203,4 +208,5 @@ class Active(Objective):
         return self.planning_correction
 
     def priors(self, part: Part) -> EpistemicPriors:
-        return epistemic_priors(part, normalize=self.normalize, weight=self.weight)
+        joint = self.evidence == "joint"
+        return epistemic_priors(part, normalize=self.normalize, weight=self.weight, joint=joint)

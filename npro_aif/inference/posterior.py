@@ -33,7 +33,7 @@ class Part(Protocol):
         ...
 
     def policy_entropy(self) -> Array:
-        """Σ_t H[q(u_t|x_{t-1})], ()."""
+        """Σ_t H[q(u_t|v_{t-1},m_{t-1})], (): given what the policy sees."""
         ...
 
     def control(self) -> Array:
@@ -41,15 +41,15 @@ class Part(Protocol):
         ...
 
     def state(self) -> Array:
-        """q(x), (X,)."""
+        """q(x), (X,): of the new states, or with hidden states and memories of the contexts (v', m, u)."""
         ...
 
     def move_entropy(self) -> Array:
-        """a(u) = H[x'|x,u], the entropy of where each control leads, (U,)."""
+        """a(u) = H[v'|v,m,u], the entropy of where each control visibly leads, (U,)."""
         ...
 
-    def evidence(self) -> dict[str, Evidence]:
-        """What each observation site tells about θ."""
+    def evidence(self, *, joint: bool) -> dict[str, Evidence]:
+        """What the observations tell, together or (if not ``joint``) each site by itself, about what is not seen."""
         ...
 
 

@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from npro_aif.errors import GuideError
 from npro_aif.inference.epistemic import EpistemicPriors
 from npro_aif.inference.marginals import Marginals
 from npro_aif.inference.posterior import Evaluate, Terms
@@ -103,6 +104,15 @@ def digits(size: int, length: int) -> np.ndarray:
     return grid.reshape(length, -1).T
 
 
+def check_open(world: World) -> None:
+    """Refuse a world whose policy sees less or more than every state."""
+    if world.loop.closed:
+        raise GuideError(
+            "sequences: found a world with hidden states, memories or observations of controls, expected none: q(u) "
+            "is over whole plans, made before anything is observed, and remembers nothing (use TemporalGuide)"
+        )
+
+
 def sequence_tables(world: World, length: int, floor: float = 0.0, *, chosen: bool = False) -> SequenceTables:
     """What ``world`` says about sequences of ``length`` steps.
 
@@ -110,6 +120,7 @@ def sequence_tables(world: World, length: int, floor: float = 0.0, *, chosen: bo
     :param chosen: the first control is chosen, so that it tells nothing about x0 where its prior sees x0: ``origin``
         and ``states`` are without p(u1|x0). Otherwise they are with it, as x0 is summed out of log p(u1,x1|θ).
     """
+    check_open(world)
     signature = world.signature
     us, xs = digits(signature.num_controls, length), digits(signature.num_states, length)
     names, sizes = [s.name for s in signature.observation], [s.size for s in signature.observation]
@@ -299,7 +310,8 @@ class Whole(NamedTuple):
     def move_entropy(self) -> Array:
         return self.mass.entropy
 
-    def evidence(self) -> dict[str, Evidence]:
+    def evidence(self, *, joint: bool) -> dict[str, Evidence]:
+        """Always of the joint: the guide's q(y,θ|x) is over all sites and steps."""
         return {"y": sequence_evidence(self.mass, self.posterior.emission)}
 
     def marginals(self) -> Marginals:
@@ -312,4 +324,5 @@ class Whole(NamedTuple):
             state=jnp.concatenate([masses[0].sum(-1)[None], jnp.einsum("n,ntx->tx", q.state, tables.places)]),
             parameter=q.state @ q.parameter,
             observation={name: jnp.einsum("n,nty->ty", seen, sights) for name, sights in tables.sights.items()},
+            memory=jnp.ones((len(masses) + 1, 1)),
         )

@@ -18,8 +18,10 @@ from npro_aif.inference.marginals import Marginals
 from npro_aif.inference.posterior import Evaluate, Terms
 from npro_aif.numerics import divide, mul_log, sum_last
 from npro_aif.tables.evidence import Evidence
+from npro_aif.tables.joint import joint_emission
 from npro_aif.tables.kernels import Emission, Transition
 from npro_aif.tables.layout import contract, time_slice
+from npro_aif.tables.loop import Loop
 from npro_aif.tables.world import World
 
 
@@ -28,7 +30,7 @@ class TemporalPosterior(NamedTuple):
 
     parameter: Array  # (Θ,) log q(θ)
     initial: Array  # (Θ, X) log p(x0|θ)
-    control: Array  # (T, X, U) log q(u_t|x_{t-1})
+    control: Array  # (T, P, U) log q(u_t|v_{t-1},m_{t-1}), over what the policy sees (npro_aif.tables.loop)
     state: Transition  # (T|1, Θ|1, X|1, U|1, X') q(x_t|x_{t-1},u_t,θ); the world's own where it is not learned
     observation: dict[str, Emission]  # by site, (T|1, Θ|1, X, Y) q(y_t|x_t,θ)
 
@@ -40,19 +42,19 @@ class TemporalPosterior(NamedTuple):
     def num_steps(self) -> int:
         return self.control.shape[0]
 
-    def start(self) -> Array:
-        """q(θ, x0), (X, Θ)."""
-        return jnp.exp(self.parameter) * jnp.exp(self.initial).T
+    def start(self, world: World) -> Array:
+        """q(θ, s_0), (S, Θ)."""
+        return world.loop.start(jnp.exp(self.parameter) * jnp.exp(self.initial).T)
 
-    def slice(self, world: World, t: Array, before: Array) -> Slice:
-        """The slice into which q(θ, x_{t-1}), (X, Θ), flows."""
-        state = self.state.at(t)
-        return self.slice_of(world, t, flow(self.control[t], state, before), state)
+    def slice(self, world: World, t: Array, before: Array, after: Array | None = None) -> Slice:
+        """The slice into which q(θ, s_{t-1}), (S, Θ), flows.
 
-    def slice_of(self, world: World, t: Array, now: Flow, state: Transition | None = None) -> Slice:
-        """The slice in which the mass moves as it is known to."""
+        :param after: q(θ, s_t), where it is known already.
+        """
+        loop, state = world.loop.at(t), self.state.at(t)
         observation = {name: kernel.at(t) for name, kernel in self.observation.items()}
-        return Slice(world, self, t, now, self.state.at(t) if state is None else state, observation)
+        now = flow(loop, self.control[t], state, observation, before, after)
+        return Slice(world, self, t, now, loop, state, observation)
 
     def terms(self, world: World, evaluate: Evaluate) -> Terms:
         """The sum over slices.
@@ -65,7 +67,7 @@ class TemporalPosterior(NamedTuple):
             return now.flow.after, evaluate(now)
 
         step = jax.checkpoint(step, prevent_cse=False, policy=jax.checkpoint_policies.save_only_these_names(COSTS))
-        _, terms = scan_horizon(step, self.start(), self.num_steps, world.horizon)
+        _, terms = scan_horizon(step, self.start(world), self.num_steps, world.horizon)
         return {name: values.sum() for name, values in terms.items()}
 
     def priors(self, world: World, priors: Callable[[Slice], EpistemicPriors]) -> EpistemicPriors:
@@ -75,56 +77,79 @@ class TemporalPosterior(NamedTuple):
             now = self.slice(world, t, before)
             return now.flow.after, priors(now).log()
 
-        return jax.lax.scan(step, self.start(), jnp.arange(self.num_steps))[1]
+        return jax.lax.scan(step, self.start(world), jnp.arange(self.num_steps))[1]
 
     def marginals(self, world: World) -> Marginals:
         """All marginals in one forward pass."""
 
-        def step(before: Array, t: Array) -> tuple[Array, tuple[Array, Array, dict[str, Array]]]:
+        def step(before: Array, t: Array) -> tuple[Array, Any]:
             now = self.slice(world, t, before)
-            seen = {name: kernel.predict(now.flow.after.T) for name, kernel in now.observation.items()}
-            return now.flow.after, (now.control(), now.state(), seen)
+            observed = now.loop.observed(now.flow.arrived).T
+            seen = {name: kernel.predict(observed) for name, kernel in now.observation.items()}
+            return now.flow.after, (now.control(), *now.loop.states(sum_last(now.flow.after)), seen)
 
-        first = self.start()
-        last, (control, state, seen) = scan_horizon(step, first, self.num_steps, world.horizon)
+        first = self.start(world)
+        last, (control, state, memory, seen) = scan_horizon(step, first, self.num_steps, world.horizon)
         beyond = jnp.arange(self.num_steps)[:, None] >= world.horizon
+        begin, end = (world.loop.states(sum_last(mass)) for mass in (first, last))
+
+        def over_time(present: Array, later: Array, final: Array) -> Array:
+            return jnp.concatenate([present[None], jnp.where(beyond, final, later)])
+
         return Marginals(
             control=control,
             policy=jnp.exp(self.control),
-            state=jnp.concatenate([sum_last(first)[None], jnp.where(beyond, sum_last(last), state)]),
+            state=over_time(begin[0], state, end[0]),
             parameter=jnp.exp(self.parameter),
             observation=seen,
+            memory=over_time(begin[1], memory, end[1]),
         )
 
     def first_control(self, world: World) -> Array:
-        return sum_last(self.start()) @ jnp.exp(self.control[0])
+        return world.loop.seen(sum_last(self.start(world))) @ jnp.exp(self.control[0])
 
 
 class Flow(NamedTuple):
     """The mass that moves through one time slice."""
 
-    before: Array  # (X, Θ) q(θ, x_{t-1})
-    policy: Array  # (X, U) q(u_t|x_{t-1})
-    after: Array  # (X', Θ) q(θ, x_t)
+    before: Array  # (S, Θ) q(θ, s_{t-1})
+    seen: Array  # (P,) q of what the policy sees
+    policy: Array  # (P, U) q(u_t|p)
+    by_row: Array  # (S, U) the same at every row
+    arrived: Array  # (A, Θ) q(θ, x_t, m_{t-1}, u_t)
+    after: Array  # (S, Θ) q(θ, s_t)
 
     @property
     def mass(self) -> Array:
-        """q(x_{t-1}, u_t), (X, U)."""
-        return sum_last(self.before)[:, None] * self.policy
+        """q(p, u_t), (P, U)."""
+        return self.seen[:, None] * self.policy
 
     def over_moves(self, table: Array) -> Array:
-        """Σ_{θ,x,u} q(θ,x,u) table(θ,x,u), the table (Θ|1, X|1, U|1)."""
-        return contract("", (self.before, "xi"), (self.policy, "xu"), (table, "ixu"))
+        """Σ_{θ,s,u} q(θ,s,u) table(θ,s,u), the table (Θ|1, S|1, U|1)."""
+        return contract("", (self.before, "xi"), (self.by_row, "xu"), (table, "ixu"))
 
     def over_arrivals(self, table: Array) -> Array:
-        """Σ_{θ,x'} q(θ,x') table(θ,x'), the table (Θ|1, X'|1)."""
-        return contract("", (self.after, "ki"), (table, "ik"))
+        """Σ_{θ,a} q(θ,a) table(θ,a), the table (Θ|1, A|1)."""
+        return contract("", (self.arrived, "ki"), (table, "ik"))
 
 
-def flow(control: Array, state: Transition, before: Array) -> Flow:
-    """Push q(θ, x_{t-1}) through the policy's slice log q(u_t|x_{t-1}) (X, U) and the state kernel's slice."""
+def flow(
+    loop: Loop,
+    control: Array,
+    state: Transition,
+    observation: dict[str, Emission],
+    before: Array,
+    after: Array | None = None,
+) -> Flow:
+    """Push q(θ, s_{t-1}) through the slices of the policy log q(u_t|p) (P, U), the moves and the memory.
+
+    :param after: q(θ, s_t), where it is known already.
+    """
     policy = jnp.exp(control)
-    return Flow(before, policy, state.push(before, policy))
+    arrived = after if after is not None and not loop.closed else loop.move(state, before, policy)
+    if after is None:
+        after = loop.remember(arrived, observation)
+    return Flow(before, loop.seen(sum_last(before)), policy, loop.by_row(policy), arrived, after)
 
 
 class Slice(NamedTuple):
@@ -134,6 +159,7 @@ class Slice(NamedTuple):
     posterior: TemporalPosterior
     t: Array  # () from 0 on
     flow: Flow
+    loop: Loop
     kernel: Transition  # q(x_t|x_{t-1},u_t,θ)
     observation: dict[str, Emission]  # by site, q(y_t|x_t,θ)
 
@@ -142,13 +168,15 @@ class Slice(NamedTuple):
         for table in self.world.preference.values():
             edge = time_slice(table, self.t)  # (Θ|1, X|1, U|1, X'|1)
             if edge.shape[1] == edge.shape[2] == 1:
-                total = total + self.flow.over_arrivals(edge[:, 0, 0, :])
+                total = total + self.flow.over_arrivals(self.loop.arrivals(edge[:, 0, 0, :]))
             else:
-                total = total + self.flow.over_moves(edge[..., 0] if edge.shape[3] == 1 else self.kernel.expect(edge))
+                moves = edge[..., 0] if edge.shape[3] == 1 else self.kernel.expect(edge)
+                total = total + self.flow.over_moves(self.loop.by_state(moves, 1))
         for site, tables in self.world.observation_preference.items():
             for table in tables:
-                expected = self.observation[site].expect(time_slice(table, self.t))  # (Θ|1, X'|1)
-                total = total + self.flow.over_arrivals(expected)
+                cost = self.loop.each_control(time_slice(table, self.t))
+                expected = self.observation[site].expect(cost)  # (Θ|1, X'·U*)
+                total = total + self.flow.over_arrivals(self.loop.sights(expected))
         return total
 
     def complexity(self) -> Array:
@@ -158,14 +186,16 @@ class Slice(NamedTuple):
         if posterior.parameter is not world.parameter:
             total = total + jnp.where(t == 0, _divergence(posterior.parameter, world.parameter), 0.0)
         if posterior.state is not world.state:
-            total = total + self.flow.over_moves(self.kernel.divergence(world.state.at(t)))
+            gap = self.kernel.divergence(world.state.at(t))
+            total = total + self.flow.over_moves(self.loop.by_state(gap, 1))
         for name, kernel in self.observation.items():
             if posterior.observation[name] is not world.observation[name]:
-                total = total + self.flow.over_arrivals(kernel.divergence(world.observation[name].at(t)))
+                gap = kernel.divergence(world.observation[name].at(t))
+                total = total + self.flow.over_arrivals(gap if gap.shape[1] == 1 else self.loop.sights(gap))
         return total
 
     def plan_prior(self) -> Array:
-        mass, prior = self.flow.mass, time_slice(self.world.control, self.t)
+        mass, prior = self.flow.mass, self.loop.prior(time_slice(self.world.control, self.t))
         return mul_log(mass, self.posterior.control[self.t] - jnp.where(mass > 0, prior, 0.0)).sum()
 
     def policy_entropy(self) -> Array:
@@ -175,15 +205,19 @@ class Slice(NamedTuple):
         return self.flow.mass.sum(0)
 
     def state(self) -> Array:
-        return sum_last(self.flow.after)
+        return self.loop.contexts(self.flow.arrived)
 
     def move_entropy(self) -> Array:
-        entropy = (self.flow.policy.T * self.kernel.spread(self.flow.before)).sum(-1)  # Σ_x q(x,u) H[x'|x,u]
-        return divide(entropy, self.control())
+        spread = self.loop.spread(self.kernel, self.flow.before)  # (U|1, P) q(p) H[v'|p,u]
+        return divide((self.flow.policy.T * spread).sum(-1), self.control())
 
-    def evidence(self) -> dict[str, Evidence]:
-        after = self.flow.after.T
-        return {name: kernel.evidence(after) for name, kernel in self.observation.items()}
+    def evidence(self, *, joint: bool) -> dict[str, Evidence]:
+        kernels = self.observation
+        if joint and len(kernels) > 1:
+            certain = None if self.world.certain is None else self.world.certain.at(self.t)
+            together = joint_emission(certain, kernels)
+            kernels = {"y": together}  # type: ignore[dict-item]
+        return {name: self.loop.evidence(kernel, self.flow.arrived) for name, kernel in kernels.items()}
 
 
 def _divergence(q: Array, p: Array) -> Array:

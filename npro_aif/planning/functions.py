@@ -44,7 +44,7 @@ class Functions:
             guide.check(world, num_steps)
             solver.check(Problem(world, guide, objective, num_steps))
             self.tables = guide.tables(world, num_steps)  # what each parameter stands for
-        self.origin = Origin(program, guide)
+        self.origin = Origin(program, guide, objective)
         self.sizes = Sizes(program.signature.num_parameters)
         self.solve = jax.jit(self.plan)
         self.decide = CompiledOnce(jax.jit(self.first_control))
@@ -59,7 +59,8 @@ class Functions:
         if not is_concrete(belief) or not self.guide.any_horizon:
             return None
         support = self.sizes.support(np.asarray(belief.parameter))
-        num_states, item_bytes = self.program.signature.num_states, belief.state.dtype.itemsize
+        _, num_states, _ = self.shape(support)
+        item_bytes = belief.state.dtype.itemsize
         check_memory(self.size(support), num_states, self.num_steps, item_bytes)
         return support
 
@@ -69,7 +70,8 @@ class Functions:
 
     def shape(self, support: Support | None) -> tuple[int, int, int]:
         """The entries of a (θ, x, u) table with these parameters."""
-        return self.size(support), self.program.signature.num_states, self.program.signature.num_controls
+        signature = self.program.signature
+        return self.size(support), signature.num_states * signature.num_memories, signature.num_controls
 
     def way(self, supports: Sequence[Support | None], *, fusable: bool = False) -> Way:
         """Which way leads to decisions with these supports."""
@@ -124,6 +126,7 @@ class Functions:
             state=marginals.state,
             parameter=jnp.zeros(len(every), marginals.parameter.dtype).at[theta].add(marginals.parameter),
             observation=marginals.observation,
+            memory=marginals.memory,
             free_energy=solution.free_energy,
             terms=solution.terms,
             info=solution.info,

@@ -8,6 +8,7 @@ from typing import Any
 import jax
 
 from npro_aif.guides import TableGuide
+from npro_aif.inference.objectives import Objective
 from npro_aif.pickling import Portable
 from npro_aif.program.program import Program
 from npro_aif.program.signature import Signature
@@ -16,10 +17,11 @@ from npro_aif.program.signature import Signature
 @jax.tree_util.register_static
 @dataclass(frozen=True, eq=False)
 class Origin(Portable):
-    """The program and the guide of a plan; equal only to itself, as what is compiled for it is."""
+    """The program, the guide and the objective of a plan; equal only to itself, as what is compiled for it is."""
 
     program: Program
     guide: TableGuide
+    objective: Objective
 
     @property
     def signature(self) -> Signature:

@@ -15,8 +15,10 @@ from npro_aif.planning.choose import TIE_TOLERANCE, Rule
 from npro_aif.planning.origin import Origin
 from npro_aif.planning.sampling import draw
 from npro_aif.planning.support import Support
+from npro_aif.planning.tree import Tree, make_tree
 from npro_aif.program.signature import Signature, marginalize, split
 from npro_aif.solvers.base import SolverInfo
+from npro_aif.solvers.costs import first_costs
 from npro_aif.tables.world import World
 
 if TYPE_CHECKING:
@@ -39,10 +41,11 @@ class Plan(NamedTuple):
     """
 
     control: Array  # (T, U) q(u_t)
-    policy: Array  # (T, X, U) q(u_t|x_{t-1})
-    state: Array  # (T+1, X) q(x_t)
+    policy: Array  # (T, P, U) q(u_t|v_{t-1},m_{t-1}), over visible states × memories (signature.policy), C order
+    state: Array  # (T+1, X) q(x_t), over all states
     parameter: Array  # (Θ,) q(θ)
     observation: dict[str, Array]  # by site, (T, Y) q(y_t)
+    memory: Array  # (T+1, M) q(m_t); M = 1 where nothing is remembered
     free_energy: Array  # (iterations+1,) F before every iteration; the last is F of this posterior
     terms: dict[str, Array]  # by name, () what F is made of; see Objective.terms
     info: SolverInfo
@@ -84,6 +87,25 @@ class Plan(NamedTuple):
         if role == "observation":
             return self.observation[name]
         return marginalize(getattr(self, role), self.signature.sites(role), name)
+
+    @property
+    def control_cost(self) -> Array:
+        """What each first control costs in nats if the plan's policy is followed from then on, (U,).
+
+        The least of it is F where one control is certain (less what learned parameters cost). Epistemic costs are held
+        at this plan.
+        """
+        posterior = self.complete()
+        if not hasattr(posterior, "slice"):
+            raise ValueError(f"control_cost: found a {type(posterior).__name__}, expected the plan of a TemporalGuide")
+        return first_costs(self.origin.objective, self.world(), posterior)
+
+    def tree(self, depth: int = 4) -> Tree:
+        """The plan as a decision tree in words and numbers: print it.
+
+        :param depth: how many steps.
+        """
+        return make_tree(self.world(), self.complete(), depth)  # type: ignore[arg-type]
 
     def world(self) -> World:
         """The tables that the plan was made with."""
@@ -132,5 +154,6 @@ def trim(plan: Plan, horizon: int | Array, axis: int = 0) -> Plan:
         control=rows(plan.control, steps),
         policy=rows(plan.policy, steps),
         state=rows(plan.state, steps + 1),
+        memory=rows(plan.memory, steps + 1),
         observation={name: rows(table, steps) for name, table in plan.observation.items()},
     )

@@ -17,7 +17,9 @@ from npro_aif.errors import ModelError
 from npro_aif.program.axes import (
     CONTROL,
     FIRST_OBSERVATION,
+    MEMORY,
     NEXT,
+    NEXT_MEMORY,
     NUM_SLICE_AXES,
     RESERVED,
     STATE,
@@ -27,10 +29,12 @@ from npro_aif.program.axes import (
     axis_sizes,
     observed_on,
 )
+from npro_aif.program.memories import class_members, lay_memories, make_loop
 from npro_aif.program.reader import Draw, Reading
 from npro_aif.program.signature import Signature, Site, join, split
 from npro_aif.tables.dense import DenseEmission, DenseTransition
 from npro_aif.tables.index import IndexEmission, IndexTransition
+from npro_aif.tables.joint import merge_certain
 from npro_aif.tables.kernels import Emission, Transition
 from npro_aif.tables.world import World
 
@@ -39,8 +43,8 @@ MAY_DEPEND = {  # kind: the axes that its table may have
     "initial": {THETA, STATE},
     "control": {TIME, STATE, CONTROL},
     "state": {TIME, THETA, STATE, CONTROL, NEXT},
-    "observation": {TIME, THETA, NEXT},
-    "sensor": {TIME, THETA, NEXT},
+    "observation": {TIME, THETA, CONTROL, NEXT},
+    "sensor": {TIME, THETA, CONTROL, NEXT},
 }
 REMEDY = {
     "parameter": "draw parameters from the belief alone",
@@ -48,8 +52,9 @@ REMEDY = {
     "control": "a control's prior may depend on the previous state only (the agent does not see θ, and what it "
     "observed is in its belief)",
     "state": "a state depends on the previous state, the controls and the parameters",
-    "observation": "put what it needs (the control, or the previous state) into the state, as a further state site",
+    "observation": "put what it needs (the previous state) into the state, as a further state site",
 }
+ONLY_THE_POLICY = "only the policy and the next memory may read a memory"
 
 
 def assemble(reading: Reading, signature: Signature, num_steps: int, horizon: Array, theta: Array) -> World:
@@ -57,15 +62,15 @@ def assemble(reading: Reading, signature: Signature, num_steps: int, horizon: Ar
     sizes = axis_sizes(signature, len(theta), num_steps)
     lay = functools.partial(_lay, signature=signature, sizes=sizes)
     groups: dict[str, list[Draw]] = {"parameter": [], "initial": [], "control": [], "state": []}
-    kernels: dict[str, dict[str, Emission]] = {"observation": {}, "sensor": {}}
+    sights: dict[str, dict[str, Draw]] = {"observation": {}, "sensor": {}}
     for draw in reading.draws:
         kind = "initial" if draw.initial else draw.kind
         laid = draw._replace(
             log=None if draw.log is None else lay(draw.log, draw.names[0], kind, outcome=True),
             index=None if draw.index is None else lay(draw.index, draw.names[0], kind, outcome=False),
         )
-        if kind in kernels:
-            kernels[kind][draw.names[0]] = _emission(laid)
+        if kind in sights:
+            sights[kind][draw.names[0]] = laid
         else:
             groups[kind].append(laid)
 
@@ -76,17 +81,28 @@ def assemble(reading: Reading, signature: Signature, num_steps: int, horizon: Ar
     control = _product(groups["control"], control_values, CONTROL)
     edges, by_observation = _preferences(reading, signature, lay)
     num = signature.num_states
+    memory = lay_memories(reading, signature, sizes)
+    reads_control = memory.reads_control or any(_reads_control(draw) for draw in sights["observation"].values())
+    num_controls = signature.num_controls if reads_control else 1
+    observation = {name: _emission(draw, num, num_controls) for name, draw in sights["observation"].items()}
+    sensor = {  # what only belief updates see has the controls' axis by itself
+        name: _emission(draw, num, signature.num_controls if _reads_control(draw) else 1)
+        for name, draw in sights["sensor"].items()
+    }
+    members = class_members(signature)
     return World(
         parameter=jnp.broadcast_to(parameter.reshape(-1), (len(theta),)),
         initial=jnp.broadcast_to(initial[0, :, :, 0, 0], (len(theta), num)),
         control=control[:, 0, :, :, 0],
         state=_transition(groups["state"], signature, state_values),
-        observation=kernels["observation"],
-        sensor=kernels["sensor"],
+        observation=observation,
+        sensor=sensor,
         preference=edges,
         observation_preference=by_observation,
         horizon=horizon,
         theta=theta,
+        loop=make_loop(signature, memory, members, num_controls),
+        certain=merge_certain(observation, jnp.asarray(members), num_controls),
         signature=signature,
     )
 
@@ -104,12 +120,12 @@ def _lay(table: Array, name: str, kind: str, *, outcome: bool, signature: Signat
     for i, size in enumerate(batch):
         axis = i - len(batch)
         if size > 1 and axis not in MAY_DEPEND[kind]:
+            remedy = ONLY_THE_POLICY if axis in (MEMORY, NEXT_MEMORY) else REMEDY.get(kind, REMEDY["observation"])
             raise ModelError(
-                f"site '{name}': found a distribution that depends on {axis_name(axis, signature)}; expected: "
-                f"{REMEDY['observation' if kind == 'sensor' else kind]}"
+                f"site '{name}': found a distribution that depends on {axis_name(axis, signature)}; expected: {remedy}"
             )
     table = table.reshape((1,) * (ndim - len(batch)) + table.shape)
-    table = table.reshape(table.shape[ndim - NUM_SLICE_AXES :])  # the axes of observations are all 1
+    table = table.reshape(table.shape[ndim - NUM_SLICE_AXES :])  # the axes of memories and observations are all 1
     order = [NUM_SLICE_AXES + axis for axis in (TIME, THETA, STATE, CONTROL, NEXT, RESERVED)]
     table = table.transpose(*order, *([NUM_SLICE_AXES] if outcome else []))
     return table.squeeze(NUM_SLICE_AXES - 1)
@@ -153,11 +169,17 @@ def _transition(draws: list[Draw], signature: Signature, values: Mapping[str, Ar
     return IndexTransition(flat[..., 0], signature.num_states)
 
 
-def _emission(draw: Draw) -> Emission:
-    """(t, θ, 1, 1, x'[, y]) → (t, θ, x'[, y])."""
-    if draw.index is not None:
-        return IndexEmission(draw.index[:, :, 0, 0], draw.sizes[0])
-    return DenseEmission(draw.log[:, :, 0, 0])
+def _reads_control(draw: Draw) -> bool:
+    """Whether an observation depends on the control, by its table (t, θ, 1, u, x'[, y])."""
+    return (draw.log if draw.index is None else draw.index).shape[3] > 1
+
+
+def _emission(draw: Draw, num_states: int, num_controls: int) -> Emission:
+    """(t, θ, 1, u, x'[, y]) → (t, θ, x'·u[, y])."""
+    table = jnp.swapaxes((draw.log if draw.index is None else draw.index)[:, :, 0], 2, 3)
+    table = jnp.broadcast_to(table, (*table.shape[:2], num_states, num_controls, *table.shape[4:]))
+    table = table.reshape(*table.shape[:2], num_states * num_controls, *table.shape[4:])
+    return DenseEmission(table) if draw.index is None else IndexEmission(table, draw.sizes[0])
 
 
 def _preferences(
@@ -183,7 +205,7 @@ def _preferences(
                 f"preference '{factor.name}': found a dependence on '{names[0]}', which has plan=False, expected an "
                 "observation that takes part in planning"
             )
-        for axis in (STATE, CONTROL):
+        for axis in (STATE, CONTROL, MEMORY, NEXT_MEMORY):
             if shape[axis] > 1:
                 raise ModelError(
                     f"preference '{factor.name}': found a dependence on the observation '{names[0]}' and on "

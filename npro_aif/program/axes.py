@@ -9,8 +9,8 @@ import numpy as np
 
 from npro_aif.program.signature import Signature, Site, product, split
 
-RESERVED, TIME, THETA, STATE, CONTROL, NEXT, FIRST_OBSERVATION = -1, -2, -3, -4, -5, -6, -7
-NUM_SLICE_AXES = 6  # all of them but the observations', which lie further left
+RESERVED, TIME, THETA, STATE, CONTROL, NEXT, MEMORY, NEXT_MEMORY, FIRST_OBSERVATION = -1, -2, -3, -4, -5, -6, -7, -8, -9
+NUM_SLICE_AXES = 6  # all of them but those of memories and observations, which lie further left
 
 
 def site_axes(signature: Signature) -> dict[int, tuple[tuple[Site, ...], str]]:
@@ -20,6 +20,8 @@ def site_axes(signature: Signature) -> dict[int, tuple[tuple[Site, ...], str]]:
         STATE: (signature.state, "_0"),
         CONTROL: (signature.control, "_t"),
         NEXT: (signature.state, "_t"),
+        MEMORY: (signature.memory, "_0"),
+        NEXT_MEMORY: (signature.memory, "_t"),
     }
     for i, site in enumerate(signature.observation + signature.sensor):
         axes[FIRST_OBSERVATION - i] = ((site,), "_t")
@@ -32,7 +34,14 @@ def axis_name(axis: int, signature: Signature) -> str:
         return "t"
     if axis <= FIRST_OBSERVATION:
         return f"the observation '{observed_on(axis, signature).name}'"
-    names = {THETA: "the parameter", STATE: "the previous state", CONTROL: "the control", NEXT: "the new state"}
+    names = {
+        THETA: "the parameter",
+        STATE: "the previous state",
+        CONTROL: "the control",
+        NEXT: "the new state",
+        MEMORY: "the memory",
+        NEXT_MEMORY: "the new memory",
+    }
     sites = site_axes(signature)[axis][0]
     return f"{names[axis]} {', '.join(repr(site.name) for site in sites)}"
 

@@ -20,7 +20,7 @@ from jax import Array
 from npro_aif.belief import ROW_SUM_TOLERANCE, Belief, check_numbers, check_shape
 from npro_aif.errors import ModelError
 from npro_aif.numerics import is_concrete
-from npro_aif.program.axes import NEXT, STATE, THETA, TIME, axis_name, site_axes
+from npro_aif.program.axes import MEMORY, NEXT, NEXT_MEMORY, STATE, THETA, TIME, axis_name, site_axes
 from npro_aif.program.reader import Reading, read
 from npro_aif.program.signature import Signature, Site, product, split
 
@@ -64,6 +64,11 @@ def _check_scalar_shapes(reading: Reading) -> None:
             raise ModelError(
                 f"preference '{factor.name}': found shape {factor.log.shape} for scalar site values, expected a number"
             )
+    for memory in reading.memories:
+        if memory.value.shape != ():
+            raise ModelError(
+                f"memory '{memory.name}': found shape {memory.value.shape} for scalar site values, expected a number"
+            )
 
 
 def _collect(reading: Reading) -> Signature:
@@ -73,7 +78,7 @@ def _collect(reading: Reading) -> Signature:
     for draw in reading.draws:
         kind = "initial" if draw.initial else draw.kind
         for name, size, labels in zip(draw.names, draw.sizes, draw.labels, strict=True):
-            sites[kind].append(Site(name, size, labels))
+            sites[kind].append(Site(name, size, labels, draw.hidden))
     initial, step = {s.name: s for s in sites["initial"]}, {s.name: s for s in sites["state"]}
     if not step:
         raise ModelError("model: found no aif.state in the rollout's step, expected at least one")
@@ -90,11 +95,13 @@ def _collect(reading: Reading) -> Signature:
                 f"site '{name}': found {site.size} categories before the rollout and {step[name].size} in the step, "
                 "expected the same number"
             )
+    memories = _collect_memories(reading)
     names = [s.name for kind in ("parameter", "state", "control", "observation", "sensor") for s in sites[kind]]
+    names += [site.name for site in memories]
     for name in names:
         if names.count(name) > 1:
             raise ModelError(f"site '{name}': found in two roles, expected a name of its own for each site")
-    labelled = tuple(Site(n, s.size, s.labels or step[n].labels) for n, s in initial.items())
+    labelled = tuple(_merged(site, step[name]) for name, site in initial.items())
     return Signature(
         parameter=tuple(sites["parameter"]),
         state=labelled,
@@ -102,7 +109,34 @@ def _collect(reading: Reading) -> Signature:
         observation=tuple(sites["observation"]),
         sensor=tuple(sites["sensor"]),
         preference=tuple(factor.name for factor in reading.factors),
+        memory=memories,
     )
+
+
+def _merged(before: Site, after: Site) -> Site:
+    """A state site from what is said of it before the rollout and in the step."""
+    said = {hidden for hidden in (before.hidden, after.hidden) if hidden is not None}
+    if len(said) > 1:
+        raise ModelError(
+            f"site '{before.name}': found hidden={before.hidden} before the rollout and hidden={after.hidden} in the "
+            "step, expected the same"
+        )
+    return Site(before.name, before.size, before.labels or after.labels, said.pop() if said else None)
+
+
+def _collect_memories(reading: Reading) -> tuple[Site, ...]:
+    first = {m.name: Site(m.name, m.size, m.labels) for m in reading.memories if m.initial}
+    step = {m.name: m for m in reading.memories if not m.initial}
+    for name in first.keys() ^ step.keys():
+        where = ("before the rollout", "in the step") if name in first else ("in the step", "before the rollout")
+        raise ModelError(f"memory '{name}': found {where[0]} but not {where[1]}, expected it in both")
+    for name, site in first.items():
+        if site.size != step[name].size:
+            raise ModelError(
+                f"memory '{name}': found a size of {site.size} before the rollout and of {step[name].size} in the "
+                "step, expected the same"
+            )
+    return tuple(first.values())
 
 
 def _diagnose(model: Callable[..., Any], belief: Belief, horizon: Any, error: Exception) -> str:
@@ -160,15 +194,17 @@ def check_carry(reading: Reading, signature: Signature) -> None:
     if first != returned:
         raise ModelError(f"rollout: the step returned a carry of structure {returned}, expected the first's, {first}")
     for old, new in zip(jax.tree.leaves(before), jax.tree.leaves(after), strict=True):
-        ndim = max(jnp.ndim(old), jnp.ndim(new), -NEXT)
+        ndim = max(jnp.ndim(old), jnp.ndim(new), -NEXT_MEMORY)
         old, new = (jnp.reshape(a, (1,) * (ndim - jnp.ndim(a)) + jnp.shape(a)) for a in (old, new))
         for axis in range(-ndim, 0):
-            if new.shape[axis] > 1 and axis not in (NEXT, THETA):
+            if new.shape[axis] > 1 and axis not in (NEXT, THETA, NEXT_MEMORY):
                 raise ModelError(
                     f"rollout: the step's carry depends on {axis_name(axis, signature)}, expected a function of the "
                     "new states; put what the next step needs into a state site"
                 )
-        if is_concrete(old, new) and not np.allclose(old, np.swapaxes(np.asarray(new), NEXT, STATE)):
+        if is_concrete(old, new) and not np.allclose(
+            old, np.swapaxes(np.swapaxes(np.asarray(new), NEXT, STATE), NEXT_MEMORY, MEMORY)
+        ):
             raise ModelError(
                 "rollout: the step returned a carry that is not the same function of the new states as the first "
                 f"carry was of the initial states ({', '.join(s.name for s in signature.state)})"
@@ -200,7 +236,8 @@ def scalar_runs(signature: Signature, num_steps: int, theta: np.ndarray) -> Scal
 
 def recorded(reading: Reading) -> list[Any]:
     """The tables of a reading in program order of draws, then factors."""
-    return [d.index if d.log is None else d.log for d in reading.draws] + [f.log for f in reading.factors]
+    draws = [d.index if d.log is None else d.log for d in reading.draws]
+    return draws + [f.log for f in reading.factors] + [m.value for m in reading.memories]
 
 
 def run_scalars(
@@ -217,7 +254,9 @@ def run_scalars(
 def check_against_scalars(reading: Reading, scalars: list[Any], flat: dict[int, np.ndarray]) -> None:
     """Compare the tables with plain scalar runs at random assignments: an index that broadcasts wrongly shows."""
     names = [f"site '{d.names[0]}'" for d in reading.draws] + [f"preference '{f.name}'" for f in reading.factors]
-    has_outcome = [d.log is not None for d in reading.draws] + [False] * len(reading.factors)
+    names += [f"memory '{m.name}'" for m in reading.memories]
+    has_outcome = [d.log is not None for d in reading.draws]
+    has_outcome += [False] * (len(reading.factors) + len(reading.memories))
     for name, table, scalar, outcome in zip(names, recorded(reading), scalars, has_outcome, strict=True):
         table, batch = np.asarray(table), table.shape[: table.ndim - outcome]
         index = tuple(

@@ -31,6 +31,7 @@ from npro_aif.program.checks import (
     run_scalars,
     scalar_runs,
 )
+from npro_aif.program.memories import check_loop
 from npro_aif.program.reader import Reading, check_preferences, check_rows, read
 from npro_aif.program.signature import Signature, join, split
 from npro_aif.sizes import MOST_FROZEN, SAMPLED_PARAMETERS
@@ -136,21 +137,23 @@ class Program(Portable):
                 reading = self._read(*arguments[:4])
                 readings.append(reading)
                 draws = [(d.log, d.index, d.faults) for d in reading.draws]
-                arrays = draws, [f.log for f in reading.factors], reading.carries
+                arrays = draws, [f.log for f in reading.factors], reading.carries, [m.value for m in reading.memories]
                 world = assemble(reading, self.signature, self.num_steps, arguments[1], self._theta(arguments[2]))
                 return arrays, world, run_scalars(self.model, *arguments[:2], *arguments[4:])
 
-            (draws, factors, carries), world, scalars = jax.jit(evaluate)(*arguments, runs.values, runs.t)
+            (draws, factors, carries, memories), world, scalars = jax.jit(evaluate)(*arguments, runs.values, runs.t)
             reading = Reading(
                 [d._replace(log=a[0], index=a[1], faults=a[2]) for d, a in zip(readings[0].draws, draws, strict=True)],
                 [f._replace(log=a) for f, a in zip(readings[0].factors, factors, strict=True)],
                 carries,
                 [],
+                [m._replace(value=a) for m, a in zip(readings[0].memories, memories, strict=True)],
             )
             check_preferences(reading)
             check_against_scalars(reading, scalars, runs.flat)
             check_rows(reading)
             check_carry(reading, self.signature)
+            check_loop(world)
             fixed = world.without(jax.tree.unflatten(jax.tree.structure(world), varies))
             fixed = fixed._replace(parameter=None, initial=None, theta=None)  # these have a row for every θ
             if self.sample is not None:
@@ -166,7 +169,7 @@ class Program(Portable):
         return assemble(reading, self.signature, self.num_steps, horizon, self._theta(values))
 
     def _read(self, belief: Belief, horizon: Array, values: dict[str, Array], t: Array) -> Reading:
-        reading = Reading([], [], [], [])
+        reading = Reading([], [], [], [], [])
 
         def value(kind: str, name: str, size: int) -> Array:
             if size != self.sizes[name]:  # the outcome's axis is not where it was for single values

@@ -47,6 +47,7 @@ class Draw(NamedTuple):
     log: Any  # (…, product of sizes) log-probabilities, or None
     index: Any  # (…) the certain outcome, or None (an Array would clash with tuple.index)
     faults: tuple[Array, Array]  # () the worst row sum, and the least entry (of probabilities)
+    hidden: bool | None = None  # of a state: what the program says of it
 
 
 class Factor(NamedTuple):
@@ -56,13 +57,24 @@ class Factor(NamedTuple):
     log: Array
 
 
+class Memory(NamedTuple):
+    """One content of a memory."""
+
+    name: str
+    size: int
+    labels: tuple[str, ...] | None
+    initial: bool  # set before the rollout
+    value: Any  # (…) the content
+
+
 class Reading(NamedTuple):
     """Everything met in one run of a program."""
 
     draws: list[Draw]
     factors: list[Factor]
     carries: list[tuple[Any, Any]]  # the rollout's carry before and after the step
-    order: list[str]  # the names of draws and factors as they came
+    order: list[str]  # the names of draws, memories and factors as they came
+    memories: list[Memory]
 
 
 class Reader(Messenger):
@@ -78,6 +90,7 @@ class Reader(Messenger):
         self.horizon = horizon
         self.reading = reading
         self._seen: set[str] = set()
+        self._stepping = False  # whether the rollout's step is running
 
     def process_message(self, msg: dict[str, Any]) -> None:
         msg["stop"] = msg["type"] != "param"  # what is read here is no business of the handlers around it
@@ -88,6 +101,8 @@ class Reader(Messenger):
                 msg["value"] = self._joint(*msg["args"])
             case "rollout":
                 msg["value"] = self._rollout(*msg["args"])
+            case "memory":
+                msg["value"] = self._memory(*msg["args"])
             case "plate":
                 raise ModelError(
                     f"plate '{msg['name']}': plates are not part of a planning model, expected only the "
@@ -115,7 +130,8 @@ class Reader(Messenger):
         msg["value"] = self.value(role.kind, name, size)
         log, index, faults = rows(fn)
         initial = role.kind == "state" and is_initial(name)
-        self._record(Draw(role.kind, (role.site,), (size,), (role.labels,), initial, log, index, faults))
+        draw = Draw(role.kind, (role.site,), (size,), (role.labels,), initial, log, index, faults, role.hidden)
+        self._record(draw)
 
     def _factor(self, name: str, log: Array) -> None:
         suffix = f"_{SLICE}"
@@ -147,12 +163,24 @@ class Reader(Messenger):
             )
         if self.reading.carries:
             raise ModelError("rollout: found a second rollout, expected exactly one in a model")
+        self._stepping = True
         with clock(SLICE):
             after = step(carry, self.t)
+        self._stepping = False
         if after is None:
             raise ModelError("rollout: found that the step returns None, expected what the next step needs (return x)")
         self.reading.carries.append((carry, after))
         return after
+
+    def _memory(self, name: str, value: Any, size: int, labels: tuple[str, ...] | None) -> Any:
+        initial = not self._stepping
+        full_name = f"{name}_{PRESENT if initial else SLICE}"
+        self._unique(full_name)
+        if labels is not None and len(labels) != size:
+            raise ModelError(f"memory '{name}': found {len(labels)} labels, expected {size} (one for each content)")
+        self.reading.memories.append(Memory(name, size, labels, initial, jnp.asarray(value, jnp.int32)))
+        self.reading.order.append(name)
+        return self.value("memory", full_name, size)
 
     def _record(self, draw: Draw) -> None:
         for name, size, labels in zip(draw.names, draw.sizes, draw.labels, strict=True):
@@ -183,7 +211,7 @@ def read(
 
     :param reading: where to record; a caller that holds it knows how far a failing program came.
     """
-    reading = Reading([], [], [], []) if reading is None else reading
+    reading = Reading([], [], [], [], []) if reading is None else reading
     # NumPyro's own validation would speak before the site is known; check_rows finds the same and names it.
     with RUNNING, sensing(), Reader(value, t, horizon, reading), numpyro.validation_enabled(False):
         model(belief, horizon=horizon)
@@ -246,6 +274,13 @@ def check_rows(reading: Reading) -> None:
             raise ModelError(f"site '{name}': found a probability row that sums to {total:.6g}, expected 1")
         if least < 0:
             raise ModelError(f"site '{name}': found a negative probability {least:.6g}, expected at least 0")
+    for memory in reading.memories:
+        low, high = int(memory.value.min()), int(memory.value.max())
+        if low < 0 or high >= memory.size:
+            raise ModelError(
+                f"memory '{memory.name}': found contents that run over {low}..{high}, expected 0..{memory.size - 1} "
+                f"(its size is {memory.size})"
+            )
 
 
 def check_preferences(reading: Reading) -> None:

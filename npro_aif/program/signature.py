@@ -21,6 +21,7 @@ class Site:
     name: str
     size: int
     labels: tuple[str, ...] | None = None
+    hidden: bool | None = None  # of a state: whether the policy does not see it; None where nothing was said
 
     def label(self, value: int) -> str:
         return self.labels[value] if self.labels else str(value)
@@ -37,6 +38,30 @@ class Signature:
     observation: tuple[Site, ...]
     sensor: tuple[Site, ...]  # observations with plan=False
     preference: tuple[str, ...]
+    memory: tuple[Site, ...] = ()  # what the policy remembers of what was observed
+
+    @property
+    def visible(self) -> tuple[Site, ...]:
+        """The state sites that the policy sees."""
+        return tuple(site for site in self.state if not site.hidden)
+
+    @property
+    def policy(self) -> tuple[Site, ...]:
+        """What the policy sees: the visible states and the memories."""
+        return self.visible + self.memory
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether the policy sees something else than every state."""
+        return bool(self.memory) or len(self.visible) < len(self.state)
+
+    @property
+    def num_visible(self) -> int:
+        return product(self.visible)
+
+    @property
+    def num_memories(self) -> int:
+        return product(self.memory)
 
     @property
     def num_parameters(self) -> int:
@@ -59,7 +84,7 @@ class Signature:
 
     def find(self, name: str) -> tuple[str, Site]:
         """The role and the site called ``name``."""
-        for role in ("parameter", "state", "control", "observation", "sensor"):
+        for role in ("parameter", "state", "control", "observation", "sensor", "memory"):
             for site in self.sites(role):
                 if site.name == name:
                     return role, site

@@ -127,7 +127,7 @@ class CoordinateSolver:
     def _solve(self, problem: Problem, params: Any) -> Solution:
         world = problem.world
         guide: Any = problem.guide  # whose factors are learned in closed form
-        sweep = prepare(problem, guide.learn, with_reference=self.unvisited == "prior")
+        sweep = prepare(problem, guide.learned(world), with_reference=self.unvisited == "prior")
         tables = guide.tables(world, problem.num_steps)
         seeds = {name: params[name] for name, table in tables.items() if table.role in ("control", "parameter")}
         first = sweep.template(guide.posterior(world, seeds, problem.num_steps))
@@ -144,16 +144,15 @@ class CoordinateSolver:
 
     def _begin(self, sweep: Sweep, first: TemporalPosterior) -> Sweeping:
         """The state before the first sweep."""
-        world, dtype = sweep.world, sweep.world.initial.dtype
+        dtype = sweep.world.initial.dtype
         infinite = jnp.asarray(jnp.inf, dtype)
-        shapes = (sweep.num_steps, world.initial.shape[1]), (sweep.num_steps, world.num_controls)
-        terms = jax.eval_shape(lambda: sweep.forward(first).terms)
+        seen = jax.eval_shape(lambda: sweep.forward(first))
         return Sweeping(
             progress=Progress(jnp.asarray(0), infinite, jnp.asarray(0), jnp.asarray(0)),
             posterior=first,
-            costs=Costs(*(jnp.zeros(shape, dtype) for shape in shapes)),
+            costs=Costs(*(jnp.zeros(table.shape, dtype) for table in seen.costs)),
             prints=jnp.full(MEMORY, jnp.inf, dtype),
-            best=Best(infinite, {name: jnp.zeros((), term.dtype) for name, term in terms.items()}, first),
+            best=Best(infinite, {name: jnp.zeros((), term.dtype) for name, term in seen.terms.items()}, first),
             history=jnp.zeros(self.max_sweeps + 1, dtype),
             done=jnp.asarray(False),
         )

@@ -16,12 +16,13 @@ from jax import Array
 
 from npro_aif.inference.objectives import Objective
 from npro_aif.inference.posterior import Terms
-from npro_aif.inference.temporal import Flow, TemporalPosterior, flow
+from npro_aif.inference.temporal import Flow, Slice, TemporalPosterior, flow
 from npro_aif.numerics import divide, masked_log_softmax, sum_last
 from npro_aif.sizes import is_small
 from npro_aif.solvers.base import Problem
 from npro_aif.tables.kernels import Emission, Transition
 from npro_aif.tables.layout import control_first, time_slice
+from npro_aif.tables.loop import Loop
 from npro_aif.tables.world import World
 
 TIE = 1e-5  # controls whose costs differ by less, relative to max(1, |cost|), are tied and share
@@ -31,14 +32,14 @@ REFERENCE_MASS = 1e-8  # how much of the prior-predictive flow stands in where q
 class Costs(NamedTuple):
     """The epistemic costs of all slices."""
 
-    state: Array  # (T, X) c_t(x)
+    state: Array  # (T, K) c_t of each context (in an open loop: of each new state)
     control: Array  # (T, U) d_t(u)
 
 
 class Forward(NamedTuple):
     """What a forward pass finds."""
 
-    before: Array  # (T, X, Θ) q(θ, x_{t-1})
+    before: Array  # (T, S, Θ) q(θ, s_{t-1})
     costs: Costs
     terms: Terms  # by name, (): their sum is F
 
@@ -54,13 +55,13 @@ class Sweep(NamedTuple):
     num_steps: int
     learn: tuple[str, ...]  # which factors
     observation: dict[str, Emission]  # q(y|x,θ), in closed form
-    reference: Array | None  # (T+1, X, Θ) what stands in for q(θ, x_t) where q has no mass
+    reference: Array | None  # (T+1, S, Θ) what stands in for q(θ, s_t) where q has no mass
 
     @property
     def is_small(self) -> bool:
         """Whether a loop or a branch costs more than what it computes."""
         num_parameters, num_states = self.world.initial.shape
-        return is_small(num_parameters, num_states, self.world.num_controls)
+        return is_small(num_parameters, self.world.loop.num_rows(num_states), self.world.num_controls)
 
     @property
     def learns_state(self) -> bool:
@@ -85,68 +86,82 @@ class Sweep(NamedTuple):
     def forward(self, template: TemporalPosterior) -> Forward:
         """q(θ, x_{t-1}), the epistemic costs and F at the present posterior."""
         world, objective, own = self.world, self.objective, self.whole(template)
-        mass = flows(own.start(), lambda t: own.control[t], own.state, self.num_steps, world.horizon)
+        mass = flows(world, own.start(world), lambda t: own.control[t], own.state, own.observation, self.num_steps)
 
         def look(t: Array) -> tuple[Costs, Terms]:
-            now = own.slice_of(world, t, Flow(mass[t], jnp.exp(own.control[t]), mass[t + 1]))
-            rows, costs = Costs(*(jnp.zeros(n, mass.dtype) for n in (mass.shape[1], world.num_controls))), None
-            if objective.epistemic:
-                costs = objective.costs(now._replace(flow=self._mixed(now.flow, t)))
-                if costs is not None:
-                    rows = Costs(costs.ambiguity + costs.novelty, costs.control)
-            return rows, objective.combine(now, costs)
+            now = own.slice(world, t, mass[t], mass[t + 1])
+            costs = objective.costs(self._mixed(now)) if objective.epistemic else None
+            if costs is None:
+                return Costs(jnp.zeros_like(now.state()), jnp.zeros_like(now.control())), objective.combine(now, None)
+            state = jnp.broadcast_to(costs.ambiguity + costs.novelty, now.state().shape)
+            return Costs(state, costs.control), objective.combine(now, costs)
 
         each = at_once if self.is_small else one_by_one
         costs, terms = each(look, self.num_steps, world.horizon)
         return Forward(mass[:-1], costs, terms)
 
-    def _mixed(self, now: Flow, t: Array) -> Flow:
-        """The flow with a trace of the prior-predictive one, by which unused controls are spread as their prior is."""
+    def _mixed(self, now: Slice) -> Slice:
+        """A slice with a trace of the prior-predictive flow, by which unused controls are spread as their prior is."""
         if self.reference is None:
             return now
-        before = now.before + self.reference[t]
-        mass = now.mass + sum_last(self.reference[t])[:, None] * jnp.exp(prior_policy(self.world, t))
-        return Flow(before, divide(mass, sum_last(before)[:, None]), now.after + self.reference[t + 1])
+        mine, loop, world, t = now.flow, now.loop, self.world, now.t
+        prior = prior_policy(world, t)
+        other = flow(loop, prior, world.state.at(t), {}, self.reference[t], self.reference[t + 1])
+        seen = mine.seen + other.seen
+        policy = divide(mine.mass + other.mass, seen[:, None])
+        before, arrived, after = (a + b for a, b in ((mine[0], other[0]), (mine[4], other[4]), (mine[5], other[5])))
+        return now._replace(flow=Flow(before, seen, policy, loop.by_row(policy), arrived, after))
 
     def backward(self, template: TemporalPosterior, before: Array, costs: Costs) -> TemporalPosterior:
         """Update every factor, from the last to the first, by its exact minimiser."""
         world = self.world
 
         def step(i: Array, carry: tuple[Array, TemporalPosterior]) -> tuple[Array, TemporalPosterior]:
-            future, q = carry  # (X', Θ) the cost to go from x_t on
+            future, q = carry  # (S, Θ) the cost to go from s_t on
             t = world.horizon - 1 - i
-            arrival = future + costs.state[t][:, None] + emission_cost(world, t, self.learn).T
-            kernel, moving = self._move(t, arrival)  # (U, X, Θ)
-            prior = prior_policy(world, t)
-            effort = costs.control[t] - jnp.where(prior > -jnp.inf, prior, 0.0)  # (X, U); Q_t = moving + effort
+            loop, prior = world.loop.at(t), prior_policy(world, t)
+            kernel, moving, effort = self.controls(t, future, costs)
             joint = before[t] if self.reference is None else before[t] + self.reference[t]
-            average = sum_last(parameter_given_state(world, joint) * moving).T + effort
+            average = loop.seen(sum_last(unseen_given_seen(world, joint) * moving).T) + effort
             control = template.control[t]
             if "control" in self.learn:
                 control = (least if self.objective.correction else soft)(average, prior > -jnp.inf)
-            probs = jnp.exp(control)
-            if not self.objective.correction:
-                effort = effort + jnp.where(probs > 0, control, 0.0)
-            future = sum(p[:, None] * cost for p, cost in zip(probs.T, moving, strict=True))
-            future = future + (probs * effort).sum(-1)[:, None]
+            future = self.follow(t, control, moving, effort)
             q = q._replace(control=q.control.at[t].set(control))
             return future, q if kernel is None else q._replace(state=q.state.put(t, kernel))
 
         nothing = jnp.zeros(before.shape[1:], before.dtype)
         future, q = jax.lax.fori_loop(0, world.horizon, step, (nothing, template))
         if "parameter" in self.learn:
-            cost = (jnp.exp(world.initial) * future.T).sum(-1)
+            cost = (jnp.exp(world.initial) * world.loop.begin(future).T).sum(-1)
             q = q._replace(parameter=masked_log_softmax(world.parameter - cost, world.parameter > -jnp.inf))
         return q
 
-    def _move(self, t: Array, arrival: Array) -> tuple[Transition | None, Array]:
-        """The state factor's minimiser, if learned, and the cost of moving: KL[q‖p] + E_q[V − log p̂], (U, X, Θ)."""
+    def controls(self, t: Array, future: Array, costs: Costs) -> tuple[Transition | None, Array, Array]:
+        """The state factor, if learned, and Q_t in two parts, (U, S, Θ) and (P, U), given the cost to go (S, Θ)."""
+        world = self.world
+        loop, prior = world.loop.at(t), prior_policy(world, t)
+        observation = {name: kernel.at(t) for name, kernel in self.observation.items()}
+        arrival = loop.recall(future, observation) + loop.by_arrival(costs.state[t])[:, None]
+        kernel, moving = self._move(loop, t, arrival + emission_cost(world, loop, t, self.learn).T)
+        return kernel, moving, costs.control[t] - jnp.where(prior > -jnp.inf, prior, 0.0)
+
+    def follow(self, t: Array, control: Array, moving: Array, effort: Array) -> Array:
+        """The cost to go (S, Θ) of a policy's slice log π_t (P, U), given the two parts of Q_t."""
+        loop, probs = self.world.loop.at(t), jnp.exp(control)
+        if not self.objective.correction:
+            effort = effort + jnp.where(probs > 0, control, 0.0)
+        future = sum(p[:, None] * cost for p, cost in zip(loop.by_row(probs).T, moving, strict=True))
+        return future + loop.by_row((probs * effort).sum(-1))[:, None]
+
+    def _move(self, loop: Loop, t: Array, arrival: Array) -> tuple[Transition | None, Array]:
+        """The state factor's minimiser, if learned, and the cost of moving: KL[q‖p] + E_q[V − log p̂], (U, S, Θ)."""
         world, kernel = self.world, self.world.state.at(t)
         edges: list[Array] = []
         for table in world.preference.values():
             edge = time_slice(table, t)
             if edge.shape[1] == edge.shape[2] == 1:
-                arrival = arrival - edge[:, 0, 0, :].T
+                arrival = arrival - loop.arrivals(edge[:, 0, 0, :]).T
             else:
                 edges.append(edge)
         num_parameters, num_states = world.initial.shape
@@ -155,10 +170,11 @@ class Sweep(NamedTuple):
             learned, value = kernel.tilt(arrival.T[:, None, None, :] - sum(edges))
             value = control_first(value)
         else:
-            value = kernel.pull(arrival)
+            value = loop.pull(kernel, arrival)
             for edge in edges:
-                value = value - control_first(edge[..., 0] if edge.shape[-1] == 1 else kernel.expect(edge))
-        return learned, jnp.broadcast_to(value, (world.num_controls, num_states, num_parameters))
+                cost = edge[..., 0] if edge.shape[-1] == 1 else kernel.expect(edge)
+                value = value - loop.by_state(control_first(cost), 1)
+        return learned, jnp.broadcast_to(value, (world.num_controls, loop.num_rows(num_states), num_parameters))
 
 
 def prepare(problem: Problem, learn: tuple[str, ...], *, with_reference: bool) -> Sweep:
@@ -181,24 +197,33 @@ def emissions(world: World, learn: tuple[str, ...]) -> dict[str, Emission]:
 
 
 def prior_policy(world: World, t: Array) -> Array:
-    """log p(u|x), (X, U)."""
-    return jnp.broadcast_to(time_slice(world.control, t), (world.initial.shape[1], world.num_controls))
+    """log p(u|v), (P, U)."""
+    prior = world.loop.prior(time_slice(world.control, t))
+    return jnp.broadcast_to(prior, (world.loop.num_classes(world.initial.shape[1]), world.num_controls))
 
 
-def flows(first: Array, control: Callable[[Array], Array], state: Transition, num_steps: int, horizon: Array) -> Array:
-    """q(θ, x_t) from q(θ, x_0) on, (T+1, X, Θ), under a policy log q(u_t|x_{t-1}) of t; zero beyond the horizon."""
+def flows(
+    world: World,
+    first: Array,
+    control: Callable[[Array], Array],
+    state: Transition,
+    observation: dict[str, Emission],
+    num_steps: int,
+) -> Array:
+    """q(θ, s_t) from q(θ, s_0) on, (T+1, S, Θ), under a policy log q(u_t|p) of t; zero beyond the horizon."""
 
     def step(t: Array, mass: Array) -> Array:
-        return mass.at[t + 1].set(flow(control(t), state.at(t), mass[t]).after)
+        seen = {name: kernel.at(t) for name, kernel in observation.items()}
+        return mass.at[t + 1].set(flow(world.loop.at(t), control(t), state.at(t), seen, mass[t]).after)
 
     mass = jnp.zeros((num_steps + 1, *first.shape), first.dtype).at[0].set(first)
-    return jax.lax.fori_loop(0, horizon, step, mass)
+    return jax.lax.fori_loop(0, world.horizon, step, mass)
 
 
 def reference_flow(world: World, num_steps: int) -> Array:
-    """The prior-predictive p(θ, x_t), (T+1, X, Θ), in the trace that stands in for q where q has no mass."""
-    first = REFERENCE_MASS * jnp.exp(world.parameter) * jnp.exp(world.initial).T
-    return flows(first, lambda t: prior_policy(world, t), world.state, num_steps, world.horizon)
+    """The prior-predictive p(θ, s_t), (T+1, S, Θ), in the trace that stands in for q where q has no mass."""
+    first = REFERENCE_MASS * world.loop.start(jnp.exp(world.parameter) * jnp.exp(world.initial).T)
+    return flows(world, first, lambda t: prior_policy(world, t), world.state, world.observation, num_steps)
 
 
 def at_once(look: Look, num_steps: int, horizon: Array) -> tuple[Costs, Terms]:
@@ -226,20 +251,23 @@ def one_by_one(look: Look, num_steps: int, horizon: Array) -> tuple[Costs, Terms
     return jax.lax.fori_loop(0, horizon, step, (none, jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), terms)))
 
 
-def parameter_given_state(world: World, joint: Array) -> Array:
-    """q(θ|x) from q(θ,x), (X, Θ); p(θ) where there is no mass."""
-    mass = sum_last(joint)[:, None]
-    return jnp.where(mass > 0, divide(joint, mass), jnp.exp(world.parameter))
+def unseen_given_seen(world: World, joint: Array) -> Array:
+    """q(s, θ|p) from q(s, θ), (S, Θ): of what is not seen given what the policy sees; p(θ) where there is no mass."""
+    loop = world.loop
+    mass = loop.by_row(loop.seen(sum_last(joint)))[:, None]
+    share = joint.shape[0] // loop.num_classes(world.initial.shape[1])  # how many rows look the same
+    return jnp.where(mass > 0, divide(joint, mass), jnp.exp(world.parameter) / share)
 
 
-def emission_cost(world: World, t: Array, learn: tuple[str, ...]) -> Array:
-    """What preferences on observations cost at each (θ, x): −E_q[log p̂(y)] + KL[q(y|x,θ) ‖ p], (Θ|1, X|1)."""
+def emission_cost(world: World, loop: Loop, t: Array, learn: tuple[str, ...]) -> Array:
+    """What preferences on observations cost at each arrival: −E_q[log p̂(y)] + KL[q(y|x,θ) ‖ p], (Θ|1, A|1)."""
     cost_of_all: Array = jnp.zeros((1, 1), world.initial.dtype)
     for name, tables in world.observation_preference.items():
         if tables:
             cost = -sum((time_slice(table, t) for table in tables), start=jnp.zeros(()))
-            kernel = world.observation[name].at(t)
-            cost_of_all += kernel.tilt(cost)[1] if "observation" in learn else kernel.expect(cost)
+            kernel, cost = world.observation[name].at(t), loop.each_control(cost)
+            expected = kernel.tilt(cost)[1] if "observation" in learn else kernel.expect(cost)  # (Θ|1, X'·U*)
+            cost_of_all += loop.sights(expected)
     return cost_of_all
 
 

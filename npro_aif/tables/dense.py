@@ -13,7 +13,7 @@ from jax import Array
 from npro_aif.numerics import divide, masked_log_softmax, mul_log, neg_entropy, sum_last, sum_leading
 from npro_aif.tables.evidence import Evidence
 from npro_aif.tables.kernels import Kernel
-from npro_aif.tables.layout import contract, lookup, select_parameters, time_slice
+from npro_aif.tables.layout import contract, grouped, lookup, select_parameters, time_slice
 
 
 @dataclass(frozen=True)
@@ -140,6 +140,12 @@ class DenseEmission(_Dense):
 
     def prepared(self) -> DenseEmission:
         return self
+
+    def certain_table(self) -> Array:
+        raise TypeError("found a table of probabilities, expected one of certain outcomes")
+
+    def grouped(self, members: Array, num_controls: int, num_parameters: int) -> DenseEmission:
+        return DenseEmission(grouped(self.log, members, num_controls, num_parameters))
 
     def likelihood(self, outcome: Array | int) -> Array:
         return jnp.exp(jnp.take(self.log, outcome, axis=-1))

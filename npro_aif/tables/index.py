@@ -13,7 +13,7 @@ from jax import Array
 from npro_aif.numerics import divide, safe_log, sum_leading
 from npro_aif.tables.evidence import Evidence
 from npro_aif.tables.kernels import Kernel
-from npro_aif.tables.layout import INSIDE, lookup, select_parameters, time_slice
+from npro_aif.tables.layout import INSIDE, grouped, lookup, select_parameters, time_slice
 from npro_aif.tables.routing import Routing, find_routes, find_rows
 
 
@@ -133,6 +133,13 @@ class IndexEmission(_Index):
 
     def prepared(self) -> IndexEmission:
         return self
+
+    def certain_table(self) -> Array:
+        """The observation for each given, (T|1, Θ|1, X|1)."""
+        return self.index
+
+    def grouped(self, members: Array, num_controls: int, num_parameters: int) -> IndexEmission:
+        return IndexEmission(grouped(self.index, members, num_controls, num_parameters), self.size)
 
     def likelihood(self, outcome: Array | int) -> Array:
         return jnp.where(self.index == outcome, 1.0, 0.0)

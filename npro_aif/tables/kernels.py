@@ -119,7 +119,18 @@ class Transition(Kernel, Protocol):
 
 
 class Emission(Kernel, Protocol):
-    """p(y|x,θ): it sums flows over θ, which is faster laid out as its tables are, (Θ, X)."""
+    """p(y|x,θ): it sums flows over θ, which is faster laid out as its tables are, (Θ, X).
+
+    Where observations read the control, X stands for the pairs (x', u), x' slowest.
+    """
+
+    def certain_table(self) -> Array:
+        """The outcome for each given, (T|1, Θ|1, X), of a kernel whose outcomes are certain."""
+        ...
+
+    def grouped(self, members: Array, num_controls: int, num_parameters: int) -> Emission:
+        """A slice by what is seen: (Θ|1, X·U, Y) → (H·Θ, V·U, Y), with the x of each (v, h) in ``members``, (V, H)."""
+        ...
 
     def likelihood(self, outcome: Array | int) -> Array:
         """p(outcome | given), of the givens' shape."""

@@ -45,6 +45,25 @@ def control_first(table: Array) -> Array:
     return jnp.swapaxes(table, -1, -3)
 
 
+def grouped(table: Array, members: Array, num_controls: int, num_parameters: int) -> Array:
+    """A table (Θ|1, X·U, …) by what is seen, (H·Θ, V·U, …), or (1, V·U, …) where nothing unseen matters."""
+    num_visible, num_hidden = members.shape
+    rest = table.shape[2:]
+    if num_hidden > 1:
+        table = jnp.broadcast_to(table, (num_parameters, *table.shape[1:]))
+    table = table.reshape(table.shape[0], -1, num_controls, *rest)[:, members]  # (Θ|1, V, H, U, …)
+    return jnp.moveaxis(table, 2, 0).reshape(num_hidden * table.shape[0], num_visible * num_controls, *rest)
+
+
 def lookup(table: Array, *index: Any) -> Array:
     """table[index], where an axis of size 1 stands for all values."""
     return table[tuple(0 if size == 1 else i for size, i in zip(table.shape, index, strict=False))]
+
+
+def rank_last(index: Array) -> Array:
+    """For each entry, the rank of its value among the different values along the last axis (0, 1, …)."""
+    order = jnp.argsort(index, axis=-1, stable=True)
+    ordered = jnp.take_along_axis(index, order, -1)
+    fresh = jnp.diff(ordered, axis=-1, prepend=ordered[..., :1]) != 0
+    rank = jnp.cumsum(fresh, axis=-1, dtype=index.dtype)
+    return jnp.put_along_axis(jnp.zeros_like(rank), order, rank, -1, inplace=False)

@@ -18,7 +18,7 @@ from jax import Array
 
 from npro_aif.numerics import is_concrete, neg_entropy, sum_last
 from npro_aif.sizes import MOST_BLOCKS, MOST_GROUPS
-from npro_aif.tables.layout import INSIDE, control_first, time_slice
+from npro_aif.tables.layout import INSIDE, control_first, rank_last, time_slice
 
 
 class Routing(Protocol):
@@ -165,7 +165,7 @@ def find_rows(index: Array) -> Rows | None:
         return Rows(moves[..., 0][:, None], None, None)
     if not is_concrete(index) or moves.shape[2] == 1:
         return None
-    rank = _rank_last(moves)
+    rank = rank_last(moves)
     count = int(rank.max()) + 1
     if count > MOST_GROUPS:
         return None
@@ -181,14 +181,5 @@ def find_routes(index: Array, size: int, num_parameters: int, num_states: int) -
     moves = control_first(index)
     moves = jnp.broadcast_to(moves, (*moves.shape[:2], num_states, num_parameters))
     place = moves * num_parameters + jnp.arange(num_parameters, dtype=index.dtype)
-    group = _rank_last(moves) * num_states + jnp.arange(num_states, dtype=index.dtype)[:, None]
+    group = rank_last(moves) * num_states + jnp.arange(num_states, dtype=index.dtype)[:, None]
     return Routes(place, group, min(num_parameters, size))
-
-
-def _rank_last(index: Array) -> Array:
-    """For each entry, the rank of its value among the different values along the last axis (0, 1, …)."""
-    order = jnp.argsort(index, axis=-1, stable=True)
-    ordered = jnp.take_along_axis(index, order, -1)
-    fresh = jnp.diff(ordered, axis=-1, prepend=ordered[..., :1]) != 0
-    rank = jnp.cumsum(fresh, axis=-1, dtype=index.dtype)
-    return jnp.put_along_axis(jnp.zeros_like(rank), order, rank, -1, inplace=False)

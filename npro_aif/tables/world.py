@@ -9,8 +9,10 @@ import jax
 from jax import Array
 
 from npro_aif.program.signature import Signature
+from npro_aif.tables.index import IndexEmission
 from npro_aif.tables.kernels import Emission, Transition
 from npro_aif.tables.layout import select_parameters
+from npro_aif.tables.loop import Loop
 
 
 class World(NamedTuple):
@@ -26,6 +28,8 @@ class World(NamedTuple):
     observation_preference: dict[str, tuple[Array, ...]]  # by observation site, (T|1, Θ|1, X'|1, Y) log p̂
     horizon: Array  # () the number of steps that count
     theta: Array  # (Θ,) the flat parameter index of each row
+    loop: Loop  # what the policy sees, and what it remembers
+    certain: IndexEmission | None  # all certain observations of a slice as one (npro_aif.tables.joint)
     signature: Signature
 
     @property
@@ -81,6 +85,7 @@ class World(NamedTuple):
             state=apply(kernel, self.state),
             observation={name: apply(kernel, k) for name, k in self.observation.items()},
             sensor={name: apply(kernel, k) for name, k in self.sensor.items()},
+            certain=apply(kernel, self.certain),
             preference={name: apply(table, t) for name, t in self.preference.items()},
             observation_preference={
                 name: tuple(apply(table, t) for t in tables) for name, tables in self.observation_preference.items()
@@ -95,12 +100,13 @@ def _each(kernel: Callable[[Any, Any], Any], array: Callable[[Any, Any], Any], w
         others = getattr(other, field)
         return {name: function(table, others[name]) for name, table in getattr(world, field).items()}
 
-    arrays = ("parameter", "initial", "control", "horizon", "theta")
+    arrays = ("parameter", "initial", "control", "horizon", "theta", "loop")
     return world._replace(
         **{field: array(getattr(world, field), getattr(other, field)) for field in arrays},
         state=kernel(world.state, other.state),
         observation=by_name(kernel, "observation"),
         sensor=by_name(kernel, "sensor"),
+        certain=None if other.certain is None else kernel(world.certain, other.certain),
         preference=by_name(array, "preference"),
         observation_preference=by_name(lambda a, b: tuple(map(array, a, b)), "observation_preference"),
     )

@@ -205,6 +205,7 @@ def test_free_energy_of_every_switch(seed: int) -> None:
     world = world_of(random)
     every = list(dict.fromkeys(o for g in GRADIENTS for w in WEIGHTS for o in objectives(g, w)))
     assert len(every) == 2 + 2 * 2 * 4
+    every += [aif.Active(normalize, weight=0.7, evidence="sites") for normalize in (False, True)]
     groups = cases(random, np.random.default_rng(seed + 200))
 
     @jax.jit

@@ -40,7 +40,7 @@ def check_both_evaluators(model: Any, belief: aif.Belief, horizon: int, guide: A
         return OBJECTIVE.terms(world, guide.posterior(world, params, horizon))
 
     def generic(params: Any) -> Any:
-        posterior = enumerate_guide(model, guide, params, belief, horizon, program.signature)
+        posterior = enumerate_guide(model, guide, params, belief, horizon, world)
         return OBJECTIVE.terms(world, posterior)
 
     @jax.jit

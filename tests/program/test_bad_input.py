@@ -261,18 +261,17 @@ def test_a_control_that_depends_on_a_parameter() -> None:
 @pytest.mark.parametrize(
     ("build", "found"),
     [
-        (lambda theta, x, u, new: aif.observation("y", dist.Categorical(probs=SENSOR[u, new])), "the control 'u'"),
         (
             lambda theta, x, u, new: aif.observation("y", dist.Categorical(probs=SENSOR[theta, x])),
             "the previous state 'x'",
         ),
         (
-            lambda theta, x, u, new: aif.observation("y", aif.DeterministicCategorical((new + u) % 2, 2)),
-            "the control 'u'",
+            lambda theta, x, u, new: aif.observation("y", aif.DeterministicCategorical((new + x) % 2, 2)),
+            "the previous state 'x'",
         ),
         (
-            lambda theta, x, u, new: aif.observation("y", dist.Categorical(probs=SENSOR[u, new]), plan=False),
-            "the control 'u'",
+            lambda theta, x, u, new: aif.observation("y", dist.Categorical(probs=SENSOR[theta, x]), plan=False),
+            "the previous state 'x'",
         ),
     ],
 )

@@ -1,0 +1,121 @@
+"""What controls cost: each first control of a plan, and the best that anybody could do who knew everything."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from npro_aif.belief import Belief
+from npro_aif.inference.objectives import Objective, Planning
+from npro_aif.inference.temporal import TemporalPosterior
+from npro_aif.numerics import sum_last
+from npro_aif.program.checks import check_belief
+from npro_aif.program.program import Fixed, Program, program_of
+from npro_aif.solvers.base import Problem
+from npro_aif.solvers.sweep import Costs, Sweep, prepare, prior_policy
+from npro_aif.tables.world import World
+
+
+def control_cost(world: World, objective: Objective, posterior: TemporalPosterior) -> Array:
+    """F if a control is done first and the posterior's policy is followed from then on, (U,).
+
+    Epistemic costs are held at the posterior. A control that the prior excludes costs infinitely much.
+    """
+    world = _with_factors_of(world, posterior)
+    problem = Problem(world, None, objective, posterior.num_steps)  # type: ignore[arg-type]
+    sweep = prepare(problem, (), with_reference=True)
+    held = sweep.forward(sweep.template(posterior)).costs
+    future = _to_go(sweep, posterior, held)
+    _, moving, effort = sweep.controls(jnp.asarray(0), future, held)
+    start = posterior.start(world)
+    seen = world.loop.seen(sum_last(start))
+    cost = (moving * start).sum((1, 2)) + (seen[:, None] * effort).sum(0)
+    excluded = (seen[:, None] * (prior_policy(world, jnp.asarray(0)) == -jnp.inf)).sum(0) > 0
+    return jnp.where(excluded, jnp.inf, cost)
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def first_costs(objective: Objective, world: World, posterior: TemporalPosterior) -> Array:
+    """:func:`control_cost`, compiled once for an objective and the shapes of a world."""
+    return control_cost(world, objective, posterior)
+
+
+def _to_go(sweep: Sweep, posterior: TemporalPosterior, costs: Costs) -> Array:
+    """The cost of what follows the first step, (S, Θ)."""
+    horizon = sweep.world.horizon
+
+    def step(i: Array, future: Array) -> Array:
+        t = horizon - 1 - i
+        _, moving, effort = sweep.controls(t, future, costs)
+        return sweep.follow(t, posterior.control[t], moving, effort)
+
+    return jax.lax.fori_loop(0, horizon - 1, step, jnp.zeros_like(posterior.start(sweep.world)))
+
+
+def _with_factors_of(world: World, posterior: TemporalPosterior) -> World:
+    """The world whose moves and observations are the posterior's, what these cost being among its preferences."""
+    if world.loop.closed:  # where neither is learned
+        return world._replace(parameter=posterior.parameter)
+    preference = dict(world.preference)
+    if posterior.state is not world.state and posterior.state.learnable:
+        gap = jax.vmap(lambda t: posterior.state.at(t).divergence(world.state.at(t)))(jnp.arange(posterior.num_steps))
+        preference["learned states"] = -gap[..., None]
+    for name, kernel in posterior.observation.items():
+        if kernel is not world.observation[name] and kernel.learnable:
+            times = jnp.arange(posterior.num_steps)
+            gap = jax.vmap(lambda t, k=kernel, n=name: k.at(t).divergence(world.observation[n].at(t)))(times)
+            preference[f"learned observation {name}"] = -gap[:, :, None, None, :]
+    return world._replace(
+        parameter=posterior.parameter, state=posterior.state, observation=posterior.observation, preference=preference
+    )
+
+
+def perfect_information(model: Callable[..., Any], belief: Belief, horizon: int) -> Array:
+    """What following the best policy would cost on average if it saw every state and parameter: a bound from below.
+
+    No plan has a lower F_planning while only controls are learned. (It says nothing of F_marginal and F_active.)
+
+    >>> from npro_aif.models.tmaze import tmaze, initial_belief
+    >>> round(float(perfect_information(tmaze, initial_belief(), 4)), 3)  # straight to the right arm
+    5.599
+    """
+    program = program_of(model, belief, horizon)
+    check_belief(belief, program.signature)
+    return _compiled(program)(program.fixed, belief)
+
+
+@functools.lru_cache(maxsize=64)
+def _compiled(program: Program) -> Callable[[Fixed, Belief], Array]:
+    def bound(fixed: Fixed, belief: Belief) -> Array:
+        world = program.bind(fixed, belief, program.num_steps).routed()
+        return (jnp.exp(world.parameter) * jnp.exp(world.initial).T * _best(world, program.num_steps)).sum()
+
+    return jax.jit(bound)
+
+
+def _best(world: World, num_steps: int) -> Array:
+    """The least cost to go for each state and parameter, (X, Θ)."""
+    loop: Any = world.loop
+    if loop.closed:  # nothing needs to be remembered by one who sees everything
+        alone = jnp.zeros((1, 1, 1, 1, 1), jnp.int32)
+        states = jnp.arange(world.initial.shape[1], dtype=jnp.int32)
+        loop = type(loop)(states, states[:, None], jnp.zeros_like(states), alone, 1, loop.num_controls, ())
+    world = world._replace(loop=loop)
+    problem = Problem(world, None, Planning(), num_steps)  # type: ignore[arg-type]
+    sweep = prepare(problem, (), with_reference=False)
+    num_states, num_controls = world.initial.shape[1], world.num_controls
+    num_contexts = num_states * getattr(loop, "num_controls", 1)
+    free = Costs(jnp.zeros((num_steps, num_contexts)), jnp.zeros((num_steps, num_controls)))
+
+    def step(i: Array, future: Array) -> Array:
+        t = num_steps - 1 - i
+        _, moving, effort = sweep.controls(t, future, free)
+        effort = jnp.where(prior_policy(world, t) > -jnp.inf, effort, jnp.inf)
+        return (moving + effort.T[:, :, None]).min(0)
+
+    return jax.lax.fori_loop(0, num_steps, step, jnp.zeros(world.initial.shape[::-1], world.initial.dtype))

@@ -1,0 +1,72 @@
+"""Several observation sites as one: what they tell together is not the sum of what each tells.
+
+Certain sites are relabelled, at each thing that is seen, by which hypotheses they tell apart: at most as many labels as
+there are hypotheses, however many outcomes the sites have together. The others are multiplied out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import jax.numpy as jnp
+from jax import Array
+
+from npro_aif.errors import ModelError
+from npro_aif.sizes import MOST_JOINT_OUTCOMES
+from npro_aif.tables.dense import DenseEmission
+from npro_aif.tables.index import IndexEmission
+from npro_aif.tables.kernels import Emission
+from npro_aif.tables.layout import rank_last
+
+
+def merge_certain(kernels: Mapping[str, Emission], members: Array, num_controls: int) -> IndexEmission | None:
+    """All certain sites as one whose labels tell the same hypotheses (h, θ) apart; None if there is none.
+
+    :param kernels: by site, (T|1, Θ|1, X·U, Y).
+    :param members: (V, H) the x of each v: labels are compared between all x of one v.
+    """
+    certain = [kernel for kernel in kernels.values() if not kernel.learnable]
+    if not certain:
+        return None
+    first, *others = certain
+    label, size = first.certain_table(), first.size
+    for kernel in others:
+        label = _merged(label, kernel.certain_table(), kernel.size, members, num_controls)
+        size = min(label.shape[1] * members.shape[1], size * kernel.size)
+    return IndexEmission(label, size)
+
+
+def _merged(label: Array, other: Array, size: int, members: Array, num_controls: int) -> Array:
+    """Labels (T|1, Θ|1, X·U) of the pairs of two labels, as ranks among the hypotheses at each (v, u)."""
+    code = label * size + other
+    num_times, num_parameters, num_sights = code.shape
+    table = code.reshape(num_times, num_parameters, -1, num_controls)[:, :, members]  # (T, Θ, V, H, U)
+    hypotheses = jnp.moveaxis(table, (1, 3), (3, 4))  # (T, V, U, Θ, H)
+    rank = rank_last(hypotheses.reshape(*hypotheses.shape[:3], -1)).reshape(hypotheses.shape)
+    back = jnp.moveaxis(rank, (3, 4), (1, 3))  # (T, Θ, V, H, U)
+    empty = jnp.zeros((num_times, num_parameters, num_sights // num_controls, num_controls), code.dtype)
+    return empty.at[:, :, members].set(back).reshape(code.shape)
+
+
+def joint_emission(certain: Emission | None, kernels: Mapping[str, Emission]) -> Emission | None:
+    """One slice of all sites together, the certain ones already merged; None if there is none.
+
+    :param kernels: every site's slice, (Θ|1, X·U, Y).
+    """
+    others = {name: kernel for name, kernel in kernels.items() if kernel.learnable}
+    if not others:
+        return certain
+    names = list(others)
+    joint = others[names[0]].table()
+    tables = [others[name].table() for name in names[1:]]
+    if certain is not None:
+        tables.append(certain.table())
+    for table in tables:
+        if joint.shape[-1] * table.shape[-1] > MOST_JOINT_OUTCOMES:
+            raise ModelError(
+                f"observations {', '.join(kernels)}: found more than {MOST_JOINT_OUTCOMES:,} outcomes together, "
+                "expected fewer, or Active(evidence='sites')"
+            )
+        pairs = joint[..., :, None] + table[..., None, :]
+        joint = pairs.reshape(*pairs.shape[:-2], -1)
+    return DenseEmission(joint)

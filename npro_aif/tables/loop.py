@@ -1,0 +1,440 @@
+"""What the policy sees at each step, and how a slice goes on from there: control, move, observation, memory.
+
+Mass lies on rows s: the states, or with a memory the pairs (x, m), x slowest; q(θ, s) is laid out (S, Θ). The policy
+sees classes p of rows: the visible states v, or the pairs (v, m), v slowest. After the move mass lies on *arrivals*
+(x', m, u) (without the axis of u where neither observations nor memories read it); what the policy sees of these, the
+*contexts* (v', m, u), is what observations are new in. In an open loop all of these are just the states.
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from typing import Protocol
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from npro_aif.numerics import neg_entropy, sum_last
+from npro_aif.tables.evidence import Evidence
+from npro_aif.tables.kernels import Emission, Transition
+from npro_aif.tables.layout import INSIDE, contract, lookup, time_slice
+
+
+class Loop(Protocol):
+    """How a policy's view, moves, observations and memories fit together, at one time slice (after ``at``)."""
+
+    @property
+    def closed(self) -> bool:
+        """Whether the policy sees something else than every state."""
+        ...
+
+    def at(self, t: Array | int) -> Loop:
+        """One time slice."""
+        ...
+
+    def num_rows(self, num_states: int) -> int:
+        """The number of rows s."""
+        ...
+
+    def num_classes(self, num_states: int) -> int:
+        """The number of classes p that the policy tells apart."""
+        ...
+
+    def start(self, initial: Array) -> Array:
+        """Mass (X, Θ) on the present states as mass (S, Θ), at the memories' first contents."""
+        ...
+
+    def begin(self, value: Array) -> Array:
+        """A value (S, Θ) at the memories' first contents, (X, Θ)."""
+        ...
+
+    def seen(self, mass: Array) -> Array:
+        """Mass (S, …) summed over what the policy does not tell apart, (P, …)."""
+        ...
+
+    def states(self, mass: Array) -> tuple[Array, Array]:
+        """Mass (S,) by state, (X,), and by memory, (M,)."""
+        ...
+
+    def by_state(self, table: Array, axis: int) -> Array:
+        """A table of states along an axis (X|1) at every row (S|1)."""
+        ...
+
+    def by_row(self, table: Array) -> Array:
+        """A table (P, …) of what the policy sees at every row, (S, …)."""
+        ...
+
+    def prior(self, table: Array) -> Array:
+        """A table (X|1, …) that sees visible states only as one of what the policy sees, (P|1, …)."""
+        ...
+
+    def move(self, kernel: Transition, before: Array, policy: Array) -> Array:
+        """Mass (S, Θ) under a policy (P, U) after the move, on arrivals: (A, Θ)."""
+        ...
+
+    def pull(self, kernel: Transition, value: Array) -> Array:
+        """Σ_x' p(x'|x,u,θ) value(x', m, u, θ), of values (A, Θ): (U|1, S|1, Θ)."""
+        ...
+
+    def remember(self, arrived: Array, observation: dict[str, Emission]) -> Array:
+        """Mass (A, Θ) once the observations are remembered, (S, Θ)."""
+        ...
+
+    def recall(self, value: Array, observation: dict[str, Emission]) -> Array:
+        """The value (S, Θ) that is to be expected before the observations are remembered, (A, Θ)."""
+        ...
+
+    def arrivals(self, table: Array) -> Array:
+        """A table (…, X'|1) of new states at every arrival, (…, A|1)."""
+        ...
+
+    def sights(self, table: Array) -> Array:
+        """A table (…, X'·U*) of what is observed at every arrival, (…, A)."""
+        ...
+
+    def observed(self, arrived: Array) -> Array:
+        """Mass (A, Θ) by what observations depend on, (X'·U*, Θ)."""
+        ...
+
+    def each_control(self, table: Array) -> Array:
+        """A table (Θ|1, X'|1, Y) as one of what observations depend on, (Θ|1, X'·U*|1, Y)."""
+        ...
+
+    def contexts(self, arrived: Array) -> Array:
+        """Mass (A, Θ) by context, (K,)."""
+        ...
+
+    def by_arrival(self, table: Array) -> Array:
+        """A table (K,) of contexts at every arrival, (A,)."""
+        ...
+
+    def spread(self, kernel: Transition, before: Array) -> Array:
+        """q(p) H[v'|p,u] with everything unseen summed out, (U|1, P)."""
+        ...
+
+    def first_memory(self, x: Array) -> Array:
+        """The memory's first content, of single values."""
+        ...
+
+    def look(self, x: Array, memory: Array) -> Array:
+        """The class p that the policy is in, of single values."""
+        ...
+
+    def context(self, x: Array, memory: Array, control: Array) -> Array:
+        """The context (v', m, u) or x', of single values."""
+        ...
+
+    def sight(self, x: Array, control: Array) -> Array:
+        """What observations depend on, of single values: the index of (x', u) or x'."""
+        ...
+
+    def next_memory(self, memory: Array, x: Array, control: Array, seen: dict[str, tuple[Array, int]]) -> Array:
+        """The memory's next content, of single values; ``seen`` has each site's outcome and number of outcomes."""
+        ...
+
+    def evidence(self, kernel: Emission, arrived: Array) -> Evidence:
+        """What an observation tells about all that is not seen, in each context."""
+        ...
+
+
+@jax.tree_util.register_static
+@dataclass(frozen=True)
+class OpenLoop:
+    """The policy sees every state and remembers nothing: rows, classes, arrivals and contexts are the states."""
+
+    closed = False
+
+    def at(self, t: Array | int) -> OpenLoop:
+        return self
+
+    def num_rows(self, num_states: int) -> int:
+        return num_states
+
+    num_classes = num_rows
+
+    def start(self, initial: Array) -> Array:
+        return initial
+
+    begin = start
+
+    def seen(self, mass: Array) -> Array:
+        return mass
+
+    def states(self, mass: Array) -> tuple[Array, Array]:
+        return mass, mass.sum(keepdims=True)
+
+    def by_state(self, table: Array, axis: int) -> Array:
+        return table
+
+    def by_row(self, table: Array) -> Array:
+        return table
+
+    prior = by_row
+
+    def move(self, kernel: Transition, before: Array, policy: Array) -> Array:
+        return kernel.push(before, policy)
+
+    def pull(self, kernel: Transition, value: Array) -> Array:
+        return kernel.pull(value)
+
+    def remember(self, arrived: Array, observation: dict[str, Emission]) -> Array:
+        return arrived
+
+    recall = remember
+
+    def arrivals(self, table: Array) -> Array:
+        return table
+
+    sights = arrivals
+    observed = arrivals
+    each_control = arrivals
+
+    def contexts(self, arrived: Array) -> Array:
+        return sum_last(arrived)
+
+    def by_arrival(self, table: Array) -> Array:
+        return table
+
+    def spread(self, kernel: Transition, before: Array) -> Array:
+        return kernel.spread(before)
+
+    def first_memory(self, x: Array) -> Array:
+        return jnp.zeros_like(x)
+
+    def look(self, x: Array, memory: Array) -> Array:
+        return x
+
+    sight = look
+
+    def context(self, x: Array, memory: Array, control: Array) -> Array:
+        return x
+
+    def next_memory(self, memory: Array, x: Array, control: Array, seen: dict[str, tuple[Array, int]]) -> Array:
+        return memory
+
+    def evidence(self, kernel: Emission, arrived: Array) -> Evidence:
+        return kernel.evidence(arrived.T)
+
+
+@functools.partial(
+    jax.tree_util.register_dataclass,
+    data_fields=("visible", "members", "first", "update"),
+    meta_fields=("num_memories", "num_controls", "read"),
+)
+@dataclass(frozen=True)
+class ClosedLoop:
+    """Visible states, hidden ones, and a memory m' = f(m, v', u, y)."""
+
+    visible: Array  # (X,) v of each x
+    members: Array  # (V, H) the x of each v
+    first: Array  # (X,) the memory's first content
+    update: Array  # (T|1, M, X'|1, U*|1, Y) f, Y over the sites that it reads; without T after at(t)
+    num_memories: int
+    num_controls: int  # U*: how many controls are told apart after the move; 1 where nothing reads them
+    read: tuple[str, ...]  # the observation sites that the memory reads
+
+    closed = True
+
+    @property
+    def num_states(self) -> int:
+        return self.visible.shape[0]
+
+    @property
+    def num_visible(self) -> int:
+        return self.members.shape[0]
+
+    @property
+    def has_hidden(self) -> bool:
+        return self.members.shape[1] > 1
+
+    def at(self, t: Array | int) -> ClosedLoop:
+        return ClosedLoop(
+            self.visible,
+            self.members,
+            self.first,
+            time_slice(self.update, t),
+            self.num_memories,
+            self.num_controls,
+            self.read,
+        )
+
+    def num_rows(self, num_states: int) -> int:
+        return num_states * self.num_memories
+
+    def num_classes(self, num_states: int) -> int:
+        return self.num_visible * self.num_memories
+
+    def start(self, initial: Array) -> Array:
+        rows = jnp.arange(self.num_states) * self.num_memories + self.first
+        empty = jnp.zeros((self.num_states * self.num_memories, initial.shape[1]), initial.dtype)
+        return empty.at[rows].set(initial, mode=INSIDE)
+
+    def begin(self, value: Array) -> Array:
+        return value[jnp.arange(self.num_states) * self.num_memories + self.first]
+
+    def states(self, mass: Array) -> tuple[Array, Array]:
+        table = mass.reshape(self.num_states, self.num_memories)
+        return table.sum(1), table.sum(0)
+
+    def by_state(self, table: Array, axis: int) -> Array:
+        return table if table.shape[axis] == 1 else jnp.repeat(table, self.num_memories, axis=axis)
+
+    def _class(self) -> Array:
+        """The class of each row, (S,)."""
+        return (self.visible[:, None] * self.num_memories + jnp.arange(self.num_memories)).reshape(-1)
+
+    def seen(self, mass: Array) -> Array:
+        if not self.has_hidden:
+            return mass[self._rows_of_classes()]
+        empty = jnp.zeros((self.num_visible * self.num_memories, *mass.shape[1:]), mass.dtype)
+        return empty.at[self._class()].add(mass, mode=INSIDE)
+
+    def _rows_of_classes(self) -> Array:
+        """A row of each class, (P,)."""
+        first = self.members[:, :1] * self.num_memories
+        return (first + jnp.arange(self.num_memories)).reshape(-1)
+
+    def by_row(self, table: Array) -> Array:
+        return table.at[self._class()].get(mode=INSIDE)
+
+    def prior(self, table: Array) -> Array:
+        if table.shape[0] == 1:
+            return table
+        return jnp.repeat(table[self.members[:, 0]], self.num_memories, axis=0)
+
+    def _by_memory(self, rows: Array) -> Array:
+        """(S, …) → (M, X, …)."""
+        return jnp.moveaxis(rows.reshape(self.num_states, self.num_memories, *rows.shape[1:]), 1, 0)
+
+    def move(self, kernel: Transition, before: Array, policy: Array) -> Array:
+        mass, probs = self._by_memory(before), self._by_memory(self.by_row(policy))  # (M, X, Θ), (M, X, U)
+        if self.num_controls == 1:
+            return self._flat(jax.vmap(kernel.push)(mass, probs)[:, :, None])
+        sure = jnp.ones((self.num_states, 1), before.dtype)
+
+        def moved(u: int) -> Array:
+            own = kernel.given(u)
+            return jax.vmap(lambda weight: own.push(weight, sure))(mass * probs[:, :, u, None])
+
+        return self._flat(jnp.stack([moved(u) for u in range(self.num_controls)], axis=2))
+
+    def _flat(self, table: Array) -> Array:
+        """(M, X', U*, …) → (A, …)."""
+        return jnp.moveaxis(table, 0, 1).reshape(-1, *table.shape[3:])
+
+    def _unflat(self, table: Array) -> Array:
+        """(A, …) → (M, X', U*, …)."""
+        table = table.reshape(self.num_states, self.num_memories, self.num_controls, *table.shape[1:])
+        return jnp.moveaxis(table, 1, 0)
+
+    def pull(self, kernel: Transition, value: Array) -> Array:
+        values = self._unflat(value)  # (M, X', U*, Θ)
+        if self.num_controls == 1:
+            moved = jax.vmap(kernel.pull)(values[:, :, 0])  # (M, U|1, X|1, Θ)
+        else:
+            parts = [jax.vmap(kernel.given(u).pull)(values[:, :, u]) for u in range(self.num_controls)]
+            moved = jnp.concatenate(parts, axis=1)
+        moved = jnp.broadcast_to(moved, (*moved.shape[:2], self.num_states, moved.shape[-1]))
+        moved = jnp.moveaxis(moved, 0, 2)  # (U|1, X, M, Θ)
+        return moved.reshape(moved.shape[0], -1, moved.shape[-1])
+
+    def _observed(self, observation: dict[str, Emission]) -> tuple[Array, Array]:
+        """p(y|x',u,θ) over the sites that are read, (X', 1, U*, Y, Θ|1), and where each leads, (X', M, U*, Y)."""
+        joint = jnp.ones((1, self.num_states * self.num_controls, 1))
+        for name in self.read:
+            table = jnp.exp(observation[name].table())  # (Θ|1, X'·U*, Y)
+            joint = (joint[..., None] * table[:, :, None, :]).reshape(
+                *jnp.broadcast_shapes((joint.shape[0], joint.shape[1]), (table.shape[0], table.shape[1])), -1
+            )
+        probs = joint.reshape(joint.shape[0], self.num_states, 1, self.num_controls, -1)
+        to = jnp.moveaxis(self.update, 0, 1)  # (X'|1, M, U*|1, Y)
+        shape = (self.num_states, self.num_memories, self.num_controls, probs.shape[-1])
+        rows = jnp.arange(self.num_states)[:, None, None, None] * self.num_memories + jnp.broadcast_to(to, shape)
+        return jnp.moveaxis(probs, 0, -1), rows
+
+    def remember(self, arrived: Array, observation: dict[str, Emission]) -> Array:
+        probs, rows = self._observed(observation)
+        mass = arrived.reshape(self.num_states, self.num_memories, self.num_controls, 1, -1) * probs
+        empty = jnp.zeros((self.num_states * self.num_memories, arrived.shape[-1]), arrived.dtype)
+        return empty.at[rows.reshape(-1)].add(mass.reshape(-1, arrived.shape[-1]), mode=INSIDE)
+
+    def recall(self, value: Array, observation: dict[str, Emission]) -> Array:
+        probs, rows = self._observed(observation)
+        expected = (value.at[rows].get(mode=INSIDE) * probs).sum(3)  # (X', M, U*, Θ)
+        return expected.reshape(-1, value.shape[-1])
+
+    def arrivals(self, table: Array) -> Array:
+        return table if table.shape[-1] == 1 else jnp.repeat(table, self.num_memories * self.num_controls, axis=-1)
+
+    def sights(self, table: Array) -> Array:
+        by_control = table.reshape(*table.shape[:-1], self.num_states, 1, self.num_controls)
+        shape = (*table.shape[:-1], self.num_states, self.num_memories, self.num_controls)
+        return jnp.broadcast_to(by_control, shape).reshape(*table.shape[:-1], -1)
+
+    def observed(self, arrived: Array) -> Array:
+        mass = arrived.reshape(self.num_states, self.num_memories, self.num_controls, -1).sum(1)
+        return mass.reshape(self.num_states * self.num_controls, -1)
+
+    def each_control(self, table: Array) -> Array:
+        return table if table.shape[1] == 1 else jnp.repeat(table, self.num_controls, axis=1)
+
+    def contexts(self, arrived: Array) -> Array:
+        return self._hypotheses(arrived).sum((-2, -1)).reshape(-1)
+
+    def _hypotheses(self, arrived: Array) -> Array:
+        """Mass (A, Θ) with what is not seen last, (V', M, U*, H, Θ)."""
+        mass = arrived.reshape(self.num_states, self.num_memories, self.num_controls, -1)
+        return jnp.moveaxis(mass[self.members], 1, 3)
+
+    def by_arrival(self, table: Array) -> Array:
+        by_visible = table.reshape(self.num_visible, -1)
+        return by_visible[self.visible].reshape(-1)
+
+    def spread(self, kernel: Transition, before: Array) -> Array:
+        mass = self._by_memory(before)  # (M, X, Θ)
+        if not self.has_hidden:
+            spread = jnp.moveaxis(jax.vmap(kernel.spread)(mass), 0, 2)  # (U|1, X, M)
+            return spread.reshape(spread.shape[0], -1)[:, self._rows_of_classes()]
+        moves = jnp.swapaxes(jnp.exp(kernel.table()), 1, 2)  # (Θ|1, U|1, X|1, X')
+        flow = contract("mxuk", (mass, "mxi"), (moves, "iuxk"))
+        by_class = jnp.zeros((self.num_visible, *(flow.shape[i] for i in (0, 2, 3))), flow.dtype)
+        by_class = by_class.at[self.visible].add(jnp.moveaxis(flow, 1, 0), mode=INSIDE)  # (V, M, U, X')
+        to_visible = jnp.zeros((self.num_visible, *by_class.shape[:3]), flow.dtype)
+        to_visible = to_visible.at[self.visible].add(jnp.moveaxis(by_class, -1, 0), mode=INSIDE)  # (V', V, M, U)
+        spread = neg_entropy(to_visible.sum(0)) - neg_entropy(to_visible).sum(0)  # (V, M, U)
+        return jnp.moveaxis(spread, -1, 0).reshape(spread.shape[-1], -1)
+
+    def first_memory(self, x: Array) -> Array:
+        return self.first[x]
+
+    def look(self, x: Array, memory: Array) -> Array:
+        return self.visible[x] * self.num_memories + memory
+
+    def context(self, x: Array, memory: Array, control: Array) -> Array:
+        return self.look(x, memory) if self.num_controls == 1 else self.look(x, memory) * self.num_controls + control
+
+    def sight(self, x: Array, control: Array) -> Array:
+        return x if self.num_controls == 1 else x * self.num_controls + control
+
+    def next_memory(self, memory: Array, x: Array, control: Array, seen: dict[str, tuple[Array, int]]) -> Array:
+        outcome: Array = jnp.zeros((), jnp.int32)
+        for name in self.read:
+            value, size = seen[name]
+            outcome = outcome * size + value
+        return lookup(self.update, memory, x, control, outcome)
+
+    def evidence(self, kernel: Emission, arrived: Array) -> Evidence:
+        mass = self._hypotheses(arrived)  # (V', M, U*, H, Θ)
+        weight = jnp.moveaxis(mass, (1, 3, 4), (0, 1, 2))  # (M, H, Θ, V', U*)
+        weight = weight.reshape(self.num_memories, -1, self.num_visible * self.num_controls)
+        own = kernel.grouped(self.members, self.num_controls, arrived.shape[-1])  # (H·Θ|1, V'·U*, Y)
+        told = jax.vmap(own.evidence)(weight)
+
+        def by_context(table: Array) -> Array:
+            """(M, V'·U*, …) → (V'·M·U*, …)."""
+            table = table.reshape(self.num_memories, self.num_visible, self.num_controls, *table.shape[2:])
+            return jnp.moveaxis(table, 0, 1).reshape(-1, *table.shape[3:])
+
+        return jax.tree.map(by_context, told)
