@@ -300,9 +300,10 @@ def doorkey(
         u = aif.control("u", dist.Categorical(probs=prior), labels=CONTROLS)
         after = next_state(state, u, layout, size)
         new = State(
-            aif.state("position", aif.DeterministicCategorical(after.position, states["position"])),
-            aif.state("direction", aif.DeterministicCategorical(after.direction, 4), labels=DIRECTIONS),
-            aif.state("status", aif.DeterministicCategorical(after.status, 4), labels=STATUSES),
+            # Unknown at first, and soon seen: hidden states would make the plans blind.
+            aif.state("position", aif.DeterministicCategorical(after.position, states["position"]), hidden=False),
+            aif.state("direction", aif.DeterministicCategorical(after.direction, 4), labels=DIRECTIONS, hidden=False),
+            aif.state("status", aif.DeterministicCategorical(after.status, 4), labels=STATUSES, hidden=False),
         )
         for k, cell in enumerate(view(new, layout, size)):
             # The own cell tells the status alone, never θ: planning with it would add exactly nothing.

@@ -7,6 +7,7 @@ solver, and get a :class:`Plan`: an exact posterior over controls, states, obser
 from npro_aif import guides
 from npro_aif.acting.agent import Agent
 from npro_aif.acting.episodes import Episode, Outcomes, run_episodes
+from npro_aif.acting.evaluate import evaluate
 from npro_aif.acting.filter import update_belief
 from npro_aif.belief import Belief
 from npro_aif.errors import GuideError, ImpossibleObservation, ModelError
@@ -16,6 +17,7 @@ from npro_aif.inference.objectives import Active, Marginal, Planning
 from npro_aif.language import (
     DeterministicCategorical,
     control,
+    history,
     initial_state,
     memory,
     observation,
@@ -51,8 +53,10 @@ __all__ = [
     "SVISolver",
     "augmented",
     "control",
+    "evaluate",
     "expected_free_energy",
     "guides",
+    "history",
     "initial_state",
     "memory",
     "observation",

@@ -50,6 +50,11 @@ class Preference(enum.StrEnum):
     every_step = "every-step"
 
 
+class Memory(enum.StrEnum):
+    told = "told"
+    count = "count"
+
+
 class Part(enum.StrEnum):
     table1 = "table1"
     table2 = "table2"
@@ -71,6 +76,9 @@ def run(
     size: Annotated[int | None, typer.Option(min=5, help="Of DoorKey's grid, 8 by default.")] = None,
     preference: Annotated[Preference | None, typer.Option(help="When DoorKey's goal is preferred.")] = None,
     weight: Annotated[float | None, typer.Option(min=0, help="Of the epistemic priors.")] = None,
+    memory: Annotated[
+        Memory | None, typer.Option(help="What the policy remembers of the cue (count: tmaze only).")
+    ] = None,
     paper: Annotated[bool, typer.Option("--paper", help="The switches of the paper's code.")] = False,
     num_steps: Annotated[int | None, typer.Option(min=1, help="Gradient steps of svi.")] = None,
     learning_rate: Annotated[float | None, typer.Option(help="Of svi.")] = None,
@@ -100,6 +108,7 @@ def run(
             episodes,
             size=size,
             preference=preference and preference.value,
+            memory=memory and memory.value,
             json_file=json,
             folder=resume,
         )

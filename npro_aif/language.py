@@ -8,6 +8,7 @@ sites ``u_1, x_1, y_1, u_2, …`` unless a handler (see :mod:`npro_aif.program.r
 import contextlib
 import functools
 import inspect
+import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from typing import Any, ClassVar, NamedTuple
@@ -232,6 +233,46 @@ def memory(name: str, value: ArrayLike, size: int, *, labels: Sequence[str] | No
         return _remember(*arguments)
     message = {"type": "memory", "fn": _remember, "args": arguments, "kwargs": {}, "value": None}
     return apply_stack(message)["value"]
+
+
+def history(
+    name: str, length: int, sizes: Mapping[str, int], past: ArrayLike | None = None, **values: ArrayLike
+) -> Array:
+    """A memory of the last steps: before the rollout an empty one, inside a step the old one with this step's values.
+
+    :param length: how many steps are remembered.
+    :param sizes: by name, how many values there are of what is remembered (visible states, controls, observations).
+    :param past: inside a step, what was remembered before.
+    :param values: inside a step, this step's values by name.
+
+    >>> def step(past, t):
+    ...     y = observation("y", DeterministicCategorical(jnp.asarray(1), 2))
+    ...     return history("past", 2, {"y": 2}, past, y=y)
+    >>> with numpyro.handlers.seed(rng_seed=0), numpyro.handlers.trace() as sites:
+    ...     _ = rollout(step, history("past", 2, {"y": 2}), 2)
+    >>> [int(sites[name]["value"]) for name in ("past_0", "past_1", "past_2")]  # in base 3: 00, 02, 22
+    [0, 2, 8]
+    """
+    if length < 1:
+        raise ModelError(f"history '{name}': found a length of {length}, expected at least 1")
+    base = int(np.prod(list(sizes.values()))) + 1  # 0 stands for a step that is not there yet
+    if past is None:
+        return memory(name, 0, base**length, labels=_history_labels(sizes, length))
+    if values.keys() != sizes.keys():
+        raise ModelError(f"history '{name}': found values of {sorted(values)}, expected those of {sorted(sizes)}")
+    digit: Any = 0
+    for what, size in sizes.items():
+        digit = digit * size + values[what]
+    return memory(name, (past * base + digit + 1) % base**length, base**length)  # type: ignore[operator]
+
+
+def _history_labels(sizes: Mapping[str, int], length: int) -> tuple[str, ...]:
+    """Each content in words, the oldest step first."""
+    steps = ["–"] + [
+        " ".join(f"{name}{value}" for name, value in zip(sizes, values, strict=True))
+        for values in itertools.product(*(range(size) for size in sizes.values()))
+    ]
+    return tuple(", ".join(parts) for parts in itertools.product(steps, repeat=length))
 
 
 def _remember(name: str, value: ArrayLike, size: int, labels: tuple[str, ...] | None) -> Array:

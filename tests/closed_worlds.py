@@ -1,7 +1,7 @@
 """Random worlds with hidden states and memories, and what to compare plans in them with: brute force and belief trees.
 
-Everything here is plain NumPy over the world's own tables, one loop for each index; nothing of the package is used but the
-language in which the programs are written.
+Everything here is plain NumPy over the world's own tables, one loop for each index; nothing of the package is used but
+the language in which the programs are written.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class ClosedWorld(NamedTuple):
         return v if self.memory == "all" else 0 * v
 
     def remember(self, m: Any, v: Any, u: Any, y: Any) -> Any:
-        """The next content: a number whose digits are everything so far (histories of length t come after those of t-1)."""
+        """The next content: a number whose digits are everything so far; longer histories come after shorter ones."""
         if self.memory == "last":
             return 1 + y + 0 * m
         num_u, num_y = self.sight.shape[2:]

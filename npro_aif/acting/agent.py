@@ -6,10 +6,12 @@ What it needs from one step to the next is a value, :class:`AgentState`; everyth
 from __future__ import annotations
 
 import functools
+import warnings
 from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
 
 import jax
+import numpy as np
 from jax import Array
 
 from npro_aif.acting.decisions import Decider, Observation, Situation
@@ -22,9 +24,10 @@ from npro_aif.planning.functions import typed
 from npro_aif.planning.plan import Plan
 from npro_aif.planning.planner import Planner
 from npro_aif.program.checks import check_belief
-from npro_aif.program.signature import flat_index, split
+from npro_aif.program.signature import Signature, flat_index, marginalize, split
 
 Control = int | dict[str, int]
+SPREAD = 1e-3  # a state whose most probable value has at most this much less than one is known
 
 
 class AgentState(NamedTuple):
@@ -51,7 +54,10 @@ class Agent(Portable):
     :param record: keep every plan, in ``agent.plans`` and in the ``plans`` of an :class:`npro_aif.Episode`. By default
         those of :meth:`act` are kept, and those of :func:`npro_aif.run_episodes`, which may be very many, are not.
     :param ties: "draw" between controls that are tied, by the key of :meth:`reset`, or take the "first" of them.
-    :param tie_tolerance: controls whose probabilities differ by no more are tied; 0 is a bare argmax.
+    :param tie_tolerance: controls whose probabilities (or costs) differ by no more are tied; 0 is a bare argmax.
+    :param act_by: take the control with the highest q(u_1) ("probability", the default), or the one with the least
+        expected cost from the present belief ("cost"). Where the present state is not known q(u_1) is a vote of
+        policies that see it.
 
     >>> import npro_aif as aif
     >>> from npro_aif.models import tmaze
@@ -77,7 +83,10 @@ class Agent(Portable):
         record: bool | None = None,
         ties: Literal["draw", "first"] = "draw",
         tie_tolerance: float = TIE_TOLERANCE,
+        act_by: Literal["probability", "cost"] | None = None,
     ):
+        if act_by not in (None, "probability", "cost"):
+            raise ValueError(f"act_by: found {act_by!r}, expected 'probability' or 'cost'")
         if max_steps is not None and max_steps < 1:
             raise ValueError(f"max_steps: found {max_steps}, expected at least 1")
         self.planner = planner
@@ -92,12 +101,18 @@ class Agent(Portable):
         self.ignore_impossible = ignore_impossible
         self.record = record
         self.rule = Rule(ties, tie_tolerance)
+        self.act_by = act_by
+        self._warn = act_by is None  # whether a belief that is spread over what the policy sees is worth a warning
         self.restore()
         self.reset()
 
     def restore(self) -> None:
         self._decider = Decider(
-            self.planner, self.initial_belief, self.horizon, ignore_impossible=self.ignore_impossible
+            self.planner,
+            self.initial_belief,
+            self.horizon,
+            ignore_impossible=self.ignore_impossible,
+            by_cost=self.act_by == "cost",
         )
         self.solutions: Solutions | None = None  # problems that were solved before, and where to keep new ones
 
@@ -111,7 +126,7 @@ class Agent(Portable):
         self.state = self.begin(key)
 
     def act(self, observation: Observation) -> Control:
-        """The control to do next, given what was observed since the last one (or at the start)."""
+        """The control to do next, given what was observed since the last one (or at the start); None for nothing."""
         record = self.record is not False
         ((control, self.state),) = self.decide([self.state], [observation], self.solutions, record=record)
         return control
@@ -168,7 +183,12 @@ class Agent(Portable):
         """
         step = states[0].step
         situations = [
-            Situation(state.belief, state.control, seen, state.plans[-1] if self.warm_start and state.plans else None)
+            Situation(
+                state.belief,
+                state.control,
+                {} if seen is None else seen,
+                state.plans[-1] if self.warm_start and state.plans else None,
+            )
             for state, seen in zip(states, observations, strict=True)
         ]
         decisions = self._decider(
@@ -180,6 +200,9 @@ class Agent(Portable):
             whole=record or self.warm_start,
             solutions=solutions,
         )
+        if self._warn:
+            self._warn = False
+            warn_of_spread(decisions[0].belief, self.signature)
         results = []
         for state, decision in zip(states, decisions, strict=True):
             control = self.rule.best(decision.control, state.key, step)
@@ -199,6 +222,20 @@ class Agent(Portable):
         if len(sites) == 1:
             return control
         return {name: int(value) for name, value in split(control, sites).items()}
+
+
+def warn_of_spread(belief: Belief, signature: Signature) -> None:
+    """Warn where the policy sees a state that the belief does not know."""
+    state = np.asarray(belief.parameter) @ np.asarray(belief.state)
+    for site in signature.state:
+        known = float(marginalize(state, signature.state, site.name).max()) > 1 - SPREAD
+        if site.hidden is None and not known:
+            warnings.warn(
+                f"the policy sees '{site.name}', the agent does not know it: write aif.state('{site.name}', …, "
+                "hidden=True) if it stays unknown, hidden=False if it will be seen, or choose act_by",
+                stacklevel=4,
+            )
+            return
 
 
 @functools.lru_cache

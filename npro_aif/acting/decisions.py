@@ -25,7 +25,7 @@ from npro_aif.planning.planner import Planner
 from npro_aif.planning.threads import on_all_cores
 from npro_aif.planning.ways import Way
 
-Observation = int | Mapping[str, int]
+Observation = int | Mapping[str, int] | None  # None: nothing was observed
 
 
 class Situation(NamedTuple):
@@ -41,7 +41,7 @@ class Decision(NamedTuple):
     """What came of it."""
 
     belief: Belief  # with what was observed
-    control: np.ndarray  # (U,) q(u_1)
+    control: np.ndarray  # (U,) q(u_1), or minus what each control costs
     plan: Plan | None  # the whole of it, where it was asked for
 
 
@@ -52,15 +52,19 @@ class Decider:
     :param belief: any belief of the model.
     :param horizon: how many steps to look ahead at most.
     :param ignore_impossible: leave out observations that the model thinks impossible, instead of raising.
+    :param by_cost: controls are told apart by what they cost, not by q(u_1).
     """
 
-    def __init__(self, planner: Planner, belief: Belief, horizon: int | None, *, ignore_impossible: bool):
+    def __init__(
+        self, planner: Planner, belief: Belief, horizon: int | None, *, ignore_impossible: bool, by_cost: bool = False
+    ):
         self.planner, self.horizon, self.ignore_impossible = planner, horizon, ignore_impossible
+        self.by_cost = by_cost
         functions = planner.functions_for(belief, horizon)
         self.filter = Filter(functions.program)
         self.fused: Fused | None = None
         if functions.fusable and planner.way([belief], horizon, fusable=True) is Way.FUSED:
-            self.fused = Fused(functions, self.filter)
+            self.fused = Fused(functions, self.filter, by_cost=by_cost)
 
     def __call__(
         self,
@@ -110,7 +114,11 @@ class Decider:
         if not whole:
             return Decision(belief, np.asarray(made), None)
         plan: Any = made
-        return Decision(belief, np.asarray(plan.control)[0], trim(plan, horizon))
+        return Decision(belief, self._scores(plan), trim(plan, horizon))
+
+    def _scores(self, plan: Plan) -> np.ndarray:
+        """By what the first controls of a plan are told apart, (U,)."""
+        return -np.asarray(plan.control_cost) if self.by_cost else np.asarray(plan.control)[0]
 
     def _perceive(self, situations: Sequence[Situation], step: int) -> list[Belief]:
         """The next beliefs; those of equal ones that saw the same stay one object."""
@@ -128,11 +136,13 @@ class Decider:
 
     def _controls(self, beliefs: Sequence[Belief], horizon: int, key: Array) -> tuple[list[np.ndarray], float]:
         """q(u_1), (U,), from each of the beliefs, and the seconds that they took, each for itself."""
-        if self._way(beliefs) is Way.TOGETHER:
+        if self._way(beliefs) is Way.TOGETHER and not self.by_cost:
             plans, seconds = self._together(beliefs, horizon, key)
             return list(np.asarray(plans.control)[:, 0]), seconds
 
         def solve(belief: Belief) -> np.ndarray:
+            if self.by_cost:
+                return -np.asarray(self.planner.first_cost(key, belief, horizon))
             return np.asarray(self.planner.first_control(key, belief, horizon))
 
         return self._each(solve, beliefs, beliefs)
@@ -163,7 +173,7 @@ class Decider:
         solutions.decisions += len(situations)
         made = dict(zip(problems, plans, strict=True))
         return [
-            Decision(belief, np.asarray(plan.control)[0], plan)
+            Decision(belief, self._scores(plan), plan)
             for now, belief in zip(situations, beliefs, strict=True)
             for plan in [made[id(belief), id(now.plan)]]
         ]

@@ -25,9 +25,11 @@ class Fused:
 
     :param functions: a planner's, of a small world (see :func:`npro_aif.planning.ways.choose_way`).
     :param update: the belief update of the same program.
+    :param by_cost: the costs of the first controls, negative, in place of q(u_1).
     """
 
-    def __init__(self, functions: Functions, update: Filter):
+    def __init__(self, functions: Functions, update: Filter, *, by_cost: bool = False):
+        self.by_cost = by_cost
         self.functions = functions
         self.update = update
         self._call = jax.jit(self._decide, static_argnames="whole")
@@ -80,4 +82,6 @@ class Fused:
         solution = self.functions.solution(world, key, first)
         if whole:
             return belief, possible, self.functions.plan_of(world, solution, None, belief)
+        if self.by_cost:
+            return belief, possible, -self.functions.cost_of(world, solution)
         return belief, possible, solution.posterior.first_control(world)

@@ -96,7 +96,7 @@ def solver_name(settings: Settings) -> str:
 
 def make_guide(task: Task, settings: Settings) -> TableGuide:
     """The T-maze by SVI has the paper's guide over whole sequences, everything else the temporal one."""
-    if task.name == "tmaze" and solver_name(settings) == "svi":
+    if task.name == "tmaze" and solver_name(settings) == "svi" and task.memory is None:
         return SequenceGuide(task.model, support="all" if settings.paper else "model")
     return TemporalGuide(task.model, learn=task.learn)
 

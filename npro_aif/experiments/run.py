@@ -25,6 +25,7 @@ def run(
     *,
     size: int | None = None,
     preference: str | None = None,
+    memory: str | None = None,
     json_file: Path | None = None,
     folder: Path | None = None,
     console: Console | None = None,
@@ -41,7 +42,7 @@ def run(
         raise SettingsError(f"episodes: found {episodes}, expected at least 1")
     if settings.seed < 0:
         raise SettingsError(f"seed: found {settings.seed}, expected a number that is not negative")
-    task = make_task(name, size=size, preference=preference, paper=settings.paper)
+    task = make_task(name, size=size, preference=preference, memory=memory, paper=settings.paper)
     check_settings(task, settings)
     about = describe(task, settings, size, preference)
     try:
@@ -76,6 +77,8 @@ def describe(task: Task, settings: Settings, size: int | None, preference: str |
     if task.name == "doorkey":
         about |= {"size": size or 8, "preference": preference or ("terminal" if settings.paper else "every-step")}
     about["horizon"] = settings.horizon or task.horizon
+    if task.memory is not None:
+        about["memory"] = task.memory
     if settings.method != "vfe":
         return about
     solver = solver_name(settings)

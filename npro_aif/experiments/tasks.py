@@ -25,6 +25,7 @@ METHODS = ("vfe", "efe", "sophisticated")
 OBJECTIVES = ("active", "planning", "marginal")
 SOLVERS = ("svi", "coordinate")
 PREFERENCES = doorkey.PREFERENCES
+MEMORIES = {"tmaze": ("told", "count"), "reactivity": ("told",)}
 
 
 class Task(NamedTuple):
@@ -42,6 +43,7 @@ class Task(NamedTuple):
     learning_rate: float
     sweeps: CoordinateSolver
     outcome: Callable[[Episode], dict[str, float]]  # by name: success, cue, safe, shortest; what the task has of them
+    memory: str | None = None  # what the policy remembers
     evidence: str = "joint"  # how several observation sites count in F_active
     max_parameters: int | None = None  # with how many to plan at most, in a large world
     restarts: int = 1  # of SVI with F_active
@@ -78,11 +80,19 @@ def check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
 # --- The tasks ---------------------------------------------------------------------------------------------
 
 
-def make_task(name: str, *, size: int | None = None, preference: str | None = None, paper: bool = False) -> Task:
+def make_task(
+    name: str,
+    *,
+    size: int | None = None,
+    preference: str | None = None,
+    memory: str | None = None,
+    paper: bool = False,
+) -> Task:
     """The task of that name.
 
     :param size: of DoorKey's grid, 8 by default.
     :param preference: DoorKey's, "every-step" by default, "terminal" as in the paper.
+    :param memory: what the policy remembers of the mazes' cue, "told" or (in the T-maze) "count"; nothing by default.
     :param paper: the horizon, the preference, what is learned and the starts of SVI as in the paper.
 
     >>> task = make_task("tmaze")
@@ -90,12 +100,29 @@ def make_task(name: str, *, size: int | None = None, preference: str | None = No
     (4, 4)
     """
     check_choice("task", name, TASKS)
+    if memory is not None:
+        if paper:
+            raise SettingsError(
+                f"memory: found {memory!r} with --paper, expected none (the paper's plans remember nothing)"
+            )
+        return _with_memory(make_task(name, size=size, preference=preference), memory)
     if name == "doorkey":
         return _doorkey(8 if size is None else size, preference or ("terminal" if paper else "every-step"), paper)
     for option, value in (("size", size), ("preference", preference)):
         if value is not None:
             raise SettingsError(f"{option}: found {value!r} for the task {name}, expected it with doorkey only")
     return _tmaze() if name == "tmaze" else _reactivity(paper)
+
+
+def _with_memory(task: Task, memory: str) -> Task:
+    """The task whose policy remembers what the cue said; the policy alone is learned."""
+    check_choice("memory", memory, MEMORIES.get(task.name, ()))
+    return task._replace(model=_remembering(task.model, memory), memory=memory, learn=("control",))
+
+
+@functools.lru_cache  # one model for one memory: what is compiled for it is kept
+def _remembering(model: Callable[..., Any], memory: str) -> Callable[..., Any]:
+    return functools.partial(model, memory=memory)
 
 
 def _tmaze() -> Task:

@@ -26,6 +26,7 @@ from npro_aif.planning.ways import Way, choose_way, is_vectorized
 from npro_aif.program.program import Fixed, Program
 from npro_aif.program.reader import RUNNING
 from npro_aif.solvers.base import Problem, Solution, Solver
+from npro_aif.solvers.costs import control_cost
 from npro_aif.tables.world import World
 
 
@@ -48,6 +49,7 @@ class Functions:
         self.sizes = Sizes(program.signature.num_parameters)
         self.solve = jax.jit(self.plan)
         self.decide = CompiledOnce(jax.jit(self.first_control))
+        self.cost = CompiledOnce(jax.jit(self.first_cost))
         self.vectorized = jax.jit(jax.vmap(self.plan, (None, 0, 0, None, 0, None)))
         self.vectorized_warm = jax.jit(jax.vmap(self.plan, (None, 0, 0, None, 0, 0)))
         self._blank: dict[int, WarmStart] = {}
@@ -100,6 +102,21 @@ class Functions:
         """q(u_1) of the same plan, (U,)."""
         world, solution = self._solved(fixed, support, belief, horizon, key, start)
         return solution.posterior.first_control(world)
+
+    def first_cost(
+        self, fixed: Fixed, support: Support | None, belief: Belief, horizon: Array, key: Array, start: WarmStart
+    ) -> Array:
+        """What each first control of the same plan costs, (U,)."""
+        world, solution = self._solved(fixed, support, belief, horizon, key, start)
+        return self.cost_of(world, solution)
+
+    def cost_of(self, world: World, solution: Solution) -> Array:
+        """What each first control of a solution costs, (U,)."""
+        if not hasattr(solution.posterior, "slice"):
+            raise ValueError(
+                f"act_by: found 'cost' with a {type(solution.posterior).__name__}, expected the plans of a TemporalGuide"
+            )
+        return control_cost(world, self.objective, solution.posterior)  # type: ignore[arg-type]
 
     def _solved(
         self, fixed: Fixed, support: Support | None, belief: Belief, horizon: Array, key: Array, start: WarmStart

@@ -102,6 +102,11 @@ class Planner(Portable):
         functions, arguments = self._arguments(rng_key, belief, horizon, None)
         return functions.decide(functions.size(arguments[1]), *arguments)
 
+    def first_cost(self, rng_key: Array, belief: Belief, horizon: int | Array | None = None) -> Array:
+        """What each first control of the plan costs, (U,): ``plan.control_cost`` without the plan."""
+        functions, arguments = self._arguments(rng_key, belief, horizon, None)
+        return functions.cost(functions.size(arguments[1]), *arguments)
+
     def _arguments(
         self, rng_key: Array, belief: Belief, horizon: int | Array | None, warm: Plan | None
     ) -> tuple[Functions, tuple[Any, ...]]:

@@ -100,16 +100,11 @@ def _compiled(program: Program) -> Callable[[Fixed, Belief], Array]:
 
 def _best(world: World, num_steps: int) -> Array:
     """The least cost to go for each state and parameter, (X, Θ)."""
-    loop: Any = world.loop
-    if loop.closed:  # nothing needs to be remembered by one who sees everything
-        alone = jnp.zeros((1, 1, 1, 1, 1), jnp.int32)
-        states = jnp.arange(world.initial.shape[1], dtype=jnp.int32)
-        loop = type(loop)(states, states[:, None], jnp.zeros_like(states), alone, 1, loop.num_controls, ())
-    world = world._replace(loop=loop)
+    world = world.seeing_everything()
     problem = Problem(world, None, Planning(), num_steps)  # type: ignore[arg-type]
     sweep = prepare(problem, (), with_reference=False)
     num_states, num_controls = world.initial.shape[1], world.num_controls
-    num_contexts = num_states * getattr(loop, "num_controls", 1)
+    num_contexts = num_states * getattr(world.loop, "num_controls", 1)
     free = Costs(jnp.zeros((num_steps, num_contexts)), jnp.zeros((num_steps, num_controls)))
 
     def step(i: Array, future: Array) -> Array:

@@ -34,6 +34,10 @@ class Loop(Protocol):
         """One time slice."""
         ...
 
+    def opened(self) -> Loop:
+        """The loop of a policy that sees every state and remembers nothing."""
+        ...
+
     def num_rows(self, num_states: int) -> int:
         """The number of rows s."""
         ...
@@ -149,6 +153,9 @@ class OpenLoop:
     def at(self, t: Array | int) -> OpenLoop:
         return self
 
+    def opened(self) -> OpenLoop:
+        return self
+
     def num_rows(self, num_states: int) -> int:
         return num_states
 
@@ -259,6 +266,13 @@ class ClosedLoop:
             self.num_controls,
             self.read,
         )
+
+    def opened(self) -> Loop:
+        if self.num_controls == 1:
+            return OpenLoop()
+        states = jnp.arange(self.num_states, dtype=jnp.int32)
+        nothing = jnp.zeros((1,) * 5, jnp.int32)
+        return ClosedLoop(states, states[:, None], jnp.zeros_like(states), nothing, 1, self.num_controls, ())
 
     def num_rows(self, num_states: int) -> int:
         return num_states * self.num_memories

@@ -36,6 +36,10 @@ class World(NamedTuple):
     def num_controls(self) -> int:
         return self.control.shape[-1]
 
+    def seeing_everything(self) -> World:
+        """The world whose policy sees every state and remembers nothing."""
+        return self._replace(loop=self.loop.opened())
+
     def select(self, theta: Array) -> World:
         """The world's kernels and preferences with only the rows ``theta`` of the parameters."""
         return self.over_parameters(lambda kernel: kernel.select(theta), lambda table: select_parameters(table, theta))

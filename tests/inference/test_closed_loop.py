@@ -62,7 +62,7 @@ def plan_of(random: ClosedWorld, objective: Any, **settings: Any) -> aif.Plan:
 
 
 def check_tree(seed: int, memory: str, horizon: int) -> None:
-    """With everything remembered one sweep is the exact solution, and no plan is below what perfect information allows."""
+    """With everything remembered one sweep is exact, and no plan is below what perfect information allows."""
     random = closed_world(seed, memory, horizon)
     plan = plan_of(random, aif.Planning())
     exact = tree_value(random)
