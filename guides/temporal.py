@@ -135,20 +135,22 @@ class TemporalGuide(TableGuide):
             signature.parameter,
         )
         start = jnp.exp(posterior.initial)[theta]
-        x = join(chain(named(signature.state, "_0"), sizes(signature.state), start), signature.state)
-        memory = world.loop.first_memory(x)
+        values = chain(named(signature.state, "_0"), sizes(signature.state), start)
+        x, shown = join(values, signature.state), world.loop.shown(join(values, signature.visible))
+        memory = world.loop.first_memory(shown)
         for t in range(num_steps):
             loop = world.loop.at(t)
-            policy = jnp.exp(posterior.control[t])[loop.look(x, memory)]
+            policy = jnp.exp(posterior.control[t])[loop.look(shown, memory)]
             values = chain(named(signature.control, f"_{t + 1}"), sizes(signature.control), policy)
             u = join(values, signature.control)
-            x = _draw_from(posterior.state.at(t), (theta, x, u), signature.state, t + 1)
+            values = _draw_from(posterior.state.at(t), (theta, x, u), signature.state, t + 1)
+            x, shown = join(values, signature.state), loop.shown(join(values, signature.visible))
             seen = {}
             for site in signature.observation:
                 given = theta, loop.sight(x, u)
-                value = _draw_from(posterior.observation[site.name].at(t), given, (site,), t + 1)
-                seen[site.name] = value, site.size
-            memory = loop.next_memory(memory, x, u, seen)
+                outcome = _draw_from(posterior.observation[site.name].at(t), given, (site,), t + 1)
+                seen[site.name] = outcome[site.name], site.size
+            memory = loop.next_memory(memory, shown, u, seen)
 
     def sample(
         self, world: World, posterior: Any, params: Params, key: Array, num_samples: int, num_steps: int
@@ -201,13 +203,13 @@ def _choose(probs: Array, noise: Array) -> Array:
     return jnp.argmax(cumulative > jnp.minimum(noise * cumulative[-1], below_total))
 
 
-def _draw_from(kernel: Kernel, given: tuple[Array, ...], sites: tuple[Site, ...], t: int) -> Array:
-    """Draw sites from one slice of a kernel under NumPyro; returns their flat value."""
+def _draw_from(kernel: Kernel, given: tuple[Array, ...], sites: tuple[Site, ...], t: int) -> dict[str, Array]:
+    """Draw sites from one slice of a kernel under NumPyro; returns their values by site."""
     draws = named(sites, f"_{t}")
     certain = kernel.certain(*given)
     if certain is None:
-        return join(chain(draws, sizes(sites), kernel.row(*given)), sites)
+        return chain(draws, sizes(sites), kernel.row(*given))
     outcome = split(certain, sites)
     for site in sites:
         draws[site.name](DeterministicCategorical(outcome[site.name], site.size))
-    return certain
+    return outcome

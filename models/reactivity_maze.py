@@ -5,6 +5,8 @@ Locations 0–4 are for navigation, 5 is an absorbing safe sink and 6 the cue, w
 
 from __future__ import annotations
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -110,14 +112,14 @@ def reactivity_maze(
         raise ValueError(f"memory: found {memory!r}, expected None or 'told'")
     first = aif.memory("told", 0, len(TOLD), labels=TOLD) if memory else None
 
-    def step(state: tuple[jax.Array, ...], t: int | jax.Array) -> tuple[jax.Array, ...]:
+    def step(state: tuple[Any, ...], t: int | jax.Array) -> tuple[Any, ...]:
         location, knob, told = state
         u = aif.control("u", dist.Categorical(probs=jnp.asarray(prior)), labels=CONTROL_LABELS)
         new_location = aif.state(
             "location", dist.Categorical(probs=location_table[location, knob, u]), labels=LOCATION_LABELS
         )
         new_knob = aif.state("knob", aif.DeterministicCategorical(knob_table[knob, u], KNOBS))
-        cue = aif.observation("cue", dist.Categorical(probs=cue_table[new_location, theta]))
+        cue: Any = aif.observation("cue", dist.Categorical(probs=cue_table[new_location, theta]))
         aif.observation("seen_location", aif.DeterministicCategorical(new_location, LOCATIONS), plan=False)
         aif.observation("seen_knob", aif.DeterministicCategorical(new_knob, KNOBS), plan=False)
         reward = reward_table[new_location, new_knob, theta]

@@ -5,7 +5,7 @@ observation y is the cue; where the agent stands is seen too, but takes part in 
 """
 
 import functools
-from typing import Literal
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -91,14 +91,14 @@ def tmaze(
     goal = jnp.asarray(goal_preference(gamma))
     theta = aif.parameter("theta", dist.Categorical(probs=belief.parameter), labels=SIDES)
     x = aif.state("x", dist.Categorical(probs=belief.state[theta]), labels=PLACES)
-    first, contents = MEMORIES.get(memory, (0, ()))  # type: ignore[call-overload]
+    first, contents = MEMORIES[memory] if memory else (0, ())
     m = aif.memory(memory, first, len(contents), labels=contents) if memory else None
 
-    def step(carry: tuple[Array, Array | None], t: Array) -> tuple[Array, Array | None]:
+    def step(carry: tuple[Array, Any], t: Array) -> tuple[Array, Any]:
         x, m = carry
         u = aif.control("u", dist.Categorical(probs=jnp.full(4, 0.25)), labels=CONTROLS)
         x = aif.state("x", aif.DeterministicCategorical(next_place[x, u], 5))
-        cue = aif.observation("cue", dist.Categorical(probs=cue_probs[x, theta]), labels=SIDES)
+        cue: Any = aif.observation("cue", dist.Categorical(probs=cue_probs[x, theta]), labels=SIDES)
         aif.observation("place", aif.DeterministicCategorical(x, 5), plan=False, labels=PLACES)
         if memory:
             word = cue + 1 if memory == "told" else jnp.clip(m + 2 * cue - 1, 0, len(contents) - 1)

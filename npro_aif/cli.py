@@ -50,9 +50,7 @@ class Preference(enum.StrEnum):
     every_step = "every-step"
 
 
-class Memory(enum.StrEnum):
-    told = "told"
-    count = "count"
+Memory = enum.StrEnum("Memory", {"told": "told", "count": "count"})
 
 
 class Part(enum.StrEnum):

@@ -263,7 +263,7 @@ def history(
     digit: Any = 0
     for what, size in sizes.items():
         digit = digit * size + values[what]
-    return memory(name, (past * base + digit + 1) % base**length, base**length)  # type: ignore[operator]
+    return memory(name, (past * base + digit + 1) % base**length, base**length)
 
 
 def _history_labels(sizes: Mapping[str, int], length: int) -> tuple[str, ...]:

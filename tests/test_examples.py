@@ -15,6 +15,13 @@ PROMISES = {  # what each prints, as regular expressions
     "03_why_explore": [r"stay there\s+G =  3.36", r"left arm at once\s+G =  6.83", r"North North West\s+G =  2.13"],
     "04_gym_loop": [r"rewards: \[1.0, 1.0, 1.0\]"],
     "05_custom_guide": [r"mean-field F = 2.7\d", r"temporal   F = 2.\d+"],
+    "07_plans_that_react": [r"told remembered, Planning\s+F = 5.5990, first South", r"x=junction\s+0.500  East"],
+    "11_maintenance": [r"inspect  wear=", r"repair   wear=", r"hidden=False: the plan expects"],
+    "12_test_then_treat": [
+        r"decision tree: 1.9750, first test A",
+        r"with a memory: 1.9750, first test A",
+        r"it: 1.9750",
+    ],
     "06_batch_planning": [r"from 0.21 to 0.79", r"p\(left\) = 1.00: first North", r"first of them: North East"],
 }
 FIGURES = {"01_first_plan", "03_why_explore", "04_gym_loop", "06_batch_planning"}

@@ -201,20 +201,23 @@ def test_scopes_agree_on_one_step(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_temporal_priors_are_entropies_of_the_joint(seed: int) -> None:
-    """F_active − F_marginal = Σ_t −H[x_t|x_{t-1},u_t] + Σ_k (H[y|x,θ] − I[θ; y|x]), by joint entropies."""
+    """F_active − F_marginal = Σ_t −H[x_t|x_{t-1},u_t] + H[y|x,θ] − I[θ; y|x], by joint entropies: y jointly, or by site."""
     joint, tables = temporal(seed, zeros=0.2)
 
     def entropy(*names: str) -> float:
         return oracle.entropy(joint.marginal(*names))
 
-    expected = oracle.free_energy(joint, tables, "marginal", "temporal")
-    for t in range(1, joint.horizon + 1):
-        before, u, x = f"x{t - 1}", f"u{t}", f"x{t}"
-        expected -= entropy(before, u, x) - entropy(before, u)
-        for y in (axis for axis in joint.y_axes if axis.startswith(f"y{t}")):
-            ambiguity = entropy(y, x, "theta") - entropy(x, "theta")
-            expected += ambiguity - (entropy(y, x) - entropy(x) - ambiguity)
-    assert oracle.free_energy(joint, tables, "active", "temporal") == pytest.approx(expected, abs=1e-10)
+    for together in (True, False):
+        expected = oracle.free_energy(joint, tables, "marginal", "temporal")
+        for t in range(1, joint.horizon + 1):
+            before, u, x = f"x{t - 1}", f"u{t}", f"x{t}"
+            expected -= entropy(before, u, x) - entropy(before, u)
+            sites = tuple(axis for axis in joint.y_axes if axis.startswith(f"y{t}"))
+            for y in [sites] if together else [(site,) for site in sites]:
+                ambiguity = entropy(*y, x, "theta") - entropy(x, "theta")
+                expected += ambiguity - (entropy(*y, x) - entropy(x) - ambiguity)
+        value = oracle.free_energy(joint, tables, "active", "temporal", joint=together)
+        assert value == pytest.approx(expected, abs=1e-10)
 
 
 # The proposition

@@ -138,7 +138,8 @@ class Agent(Portable):
     def observe(self, observation: Observation) -> None:
         """Update the belief with the last control and what was observed then, without choosing what to do next."""
         belief, step, control, *_ = self.state
-        belief = self.filter(belief, control, observation, ignore_impossible=self.ignore_impossible, step=step)
+        seen: Any = {} if observation is None else observation
+        belief = self.filter(belief, control, seen, ignore_impossible=self.ignore_impossible, step=step)
         self.state = self.state._replace(belief=belief)
 
     @property

@@ -18,11 +18,11 @@ from jax import Array
 from npro_aif.acting.agent import Agent, AgentState
 from npro_aif.acting.solutions import fingerprint
 from npro_aif.belief import Belief
-from npro_aif.inference.temporal import TemporalPosterior
+from npro_aif.inference.temporal import Slice, TemporalPosterior
 from npro_aif.numerics import safe_log
 from npro_aif.planning.planner import Planner
 from npro_aif.program.program import Fixed, program_of
-from npro_aif.program.signature import Site
+from npro_aif.program.signature import Site, split
 from npro_aif.sizes import MOST_JOINT_OUTCOMES
 
 IMPOSSIBLE = 1e-12  # observations with less probability are left out
@@ -34,12 +34,12 @@ class Worth(NamedTuple):
     value: float  # the expected sum of log-preferences, in nats
     standard_error: float  # 0 where it is exact
     exact: bool
-    count: int  # beliefs that were decided from, or episodes that were simulated
+    size: int  # beliefs that were decided from, or episodes that were simulated
 
     def __repr__(self) -> str:
         if self.exact:
-            return f"{self.value:.4f} (exact, {self.count} beliefs)"
-        return f"{self.value:.4f} ± {self.standard_error:.4f} ({self.count} episodes)"
+            return f"{self.value:.4f} (exact, {self.size} beliefs)"
+        return f"{self.value:.4f} ± {self.standard_error:.4f} ({self.size} episodes)"
 
 
 def evaluate(
@@ -48,6 +48,7 @@ def evaluate(
     belief: Belief,
     horizon: int,
     *,
+    reward: Callable[..., Any] | None = None,
     max_beliefs: int = 2_000,
     episodes: int = 1_000,
     seed: int = 0,
@@ -58,6 +59,9 @@ def evaluate(
 
     :param agent: an agent, or a planner to make one of.
     :param model: where it acts; it may be another one than the agent plans with.
+    :param reward: what counts in place of the preferences: a function of the values by site of a step, called with
+        arrays on axes (θ, x, x') as ``reward(parameter, before, control, after, t)``, where each of the first four is a
+        dict by site and t counts from 1: ``lambda p, b, u, a, t: (t == 4) & (a["x"] == goal[p["theta"]])``.
     :param max_beliefs: look at no more than this many beliefs; where the tree has more, simulate.
     :param episodes: how many to simulate.
     :param seed: of the simulation.
@@ -69,15 +73,16 @@ def evaluate(
     >>> evaluate(planner, tmaze, initial_belief(), horizon=4)  # replanning finds the arm: log of almost one
     -0.0538 (exact, 7 beliefs)
     """
-    if hasattr(agent, "solver"):
-        agent = Agent(agent, belief, min(horizon, agent.max_horizon or horizon), horizon, record=False)
-    world = _Steps(model, belief, horizon)
-    tree = _Tree(agent, world, max_beliefs)
+    who: Any = agent
+    if hasattr(who, "solver"):
+        who = Agent(who, belief, min(horizon, who.max_horizon or horizon), horizon, record=False)
+    world = _Steps(model, belief, horizon, reward)
+    tree = _Tree(who, world, max_beliefs)
     try:
-        value = tree.value(agent.begin()._replace(belief=belief), {})
+        value = tree.value(who.begin()._replace(belief=belief), {})
         return Worth(value, 0.0, True, tree.count)
     except _TooMany:
-        values = [_episode(agent, world, belief, np.random.default_rng((seed, i))) for i in range(episodes)]
+        values = [_episode(who, world, belief, np.random.default_rng((seed, i))) for i in range(episodes)]
         return Worth(float(np.mean(values)), float(np.std(values) / math.sqrt(episodes)), False, episodes)
 
 
@@ -88,8 +93,10 @@ class _TooMany(Exception):
 class _Steps:
     """One step of a model from any belief: what is to be expected of it, and what may be observed."""
 
-    def __init__(self, model: Callable[..., Any], belief: Belief, horizon: int):
-        self.program, self.horizon = program_of(model, belief, horizon), horizon
+    def __init__(
+        self, model: Callable[..., Any], belief: Belief, horizon: int, reward: Callable[..., Any] | None = None
+    ):
+        self.program, self.horizon, self.reward = program_of(model, belief, horizon), horizon, reward
         signature = self.program.signature
         self.sites: tuple[Site, ...] = signature.observation + signature.sensor
         self.tabled = math.prod(site.size for site in self.sites) <= MOST_JOINT_OUTCOMES
@@ -112,18 +119,34 @@ class _Steps:
             world.observation,
         )
         now = posterior.slice(world, t, posterior.start(world))
+        gain = now.preference() if self.reward is None else self._rewarded(now, control)
         kernels = world.observation | world.sensor
         weight = now.loop.observed(now.flow.arrived)  # (X'·U*, Θ)
         by_state = weight.reshape(num_states, -1, weight.shape[-1]).sum(1)
         if not self.tabled:
-            return now.preference(), by_state
+            return gain, by_state
         joint = by_state.T[..., None]  # (Θ, X', outcomes so far)
         for site in self.sites:
             table = jnp.exp(kernels[site.name].at(t).table())  # (Θ|1, X'[·U], Y)
             if table.shape[1] > num_states:
                 table = table.reshape(table.shape[0], num_states, num_controls, -1)[:, :, control]
             joint = (joint[..., :, None] * table[..., None, :]).reshape(*joint.shape[:2], -1)
-        return now.preference(), joint.sum((0, 1)).reshape([site.size for site in self.sites])
+        return gain, joint.sum((0, 1)).reshape([site.size for site in self.sites])
+
+    def _rewarded(self, now: Slice, control: Array) -> Array:
+        """The expected reward of a step, by the user's function of everything that happens in it."""
+        signature = self.program.signature
+        num_states = signature.num_states
+        theta, x = now.world.theta[:, None, None], jnp.arange(num_states)
+        values = (
+            split(theta, signature.parameter),
+            split(x[:, None], signature.state),
+            split(control, signature.control),
+            split(x, signature.state),
+        )
+        table = jnp.asarray(self.reward(*values, now.t + 1), now.flow.before.dtype)  # type: ignore[misc]
+        moves = jnp.exp(now.kernel.given(control).table())[:, :, 0]  # (Θ|1, X|1, X')
+        return (now.flow.before.T[:, :, None] * moves * table).sum()
 
 
 class _Tree:
@@ -143,7 +166,8 @@ class _Tree:
     def value(self, state: AgentState, observation: Any) -> float:
         """The expected sum of preferences from here on."""
         ((_, after),) = self.agent.decide([state], [observation], record=False)
-        name = fingerprint(Belief(*(np.asarray(table).round(6) for table in after.belief)), after.step, after.control)
+        rounded: Any = (np.asarray(table).round(6) for table in after.belief)
+        name = fingerprint(Belief(*rounded), after.step, after.control)
         if name in self._known:
             return self._known[name]
         self.count += 1
@@ -163,7 +187,8 @@ class _Tree:
 
 def _episode(agent: Agent, steps: _Steps, belief: Belief, rng: np.random.Generator) -> float:
     """The expected preferences along one way that things may go: only what is observed is drawn."""
-    state, observation, total = agent.begin()._replace(belief=belief), {}, 0.0
+    observation: dict[str, int] = {}
+    state, total = agent.begin()._replace(belief=belief), 0.0
     for t in range(steps.horizon):
         ((_, state),) = agent.decide([state], [observation], record=False)
         preference, seen = steps.expect(state.belief, t, int(state.control))  # type: ignore[arg-type]

@@ -91,8 +91,15 @@ class GenericPosterior(NamedTuple):
             )
         result = funsor.optimizer.apply_optimizer(lazy)
         table = funsor.to_data(result, name_to_dim={name: i - len(names) for i, name in enumerate(names)})
-        sizes = [[result.inputs[name].size for name in group] for group in groups]
+        sizes = [[self.size(name) for name in group] for group in groups]
         return jnp.broadcast_to(table, [n for group in sizes for n in group]).reshape([int(np.prod(s)) for s in sizes])
+
+    def size(self, full_name: str) -> int:
+        """The number of values of a site, by its name with the time."""
+        roles = (self.signature.state, self.signature.control, self.signature.observation, self.signature.memory)
+        timed = {site.name: site.size for role in roles for site in role}
+        always = {site.name: site.size for site in self.signature.parameter}
+        return always[full_name] if full_name in always else timed[full_name.rpartition("_")[0]]
 
     def expect(self, factor: funsor.Funsor) -> Array:
         """E_q of one log-factor."""
@@ -278,7 +285,8 @@ def _check_view(q: GenericPosterior, world: World) -> None:
 
 def _memory_factors(world: World, num_steps: int) -> Factors:
     """log [m = what is remembered], by the memories' full names (all of a step's under the first one's)."""
-    signature, factors = world.signature, {}
+    signature = world.signature
+    factors: Factors = {}
     if not signature.memory:
         return factors
     loop: Any = world.loop

@@ -114,7 +114,7 @@ class Functions:
         """What each first control of a solution costs, (U,)."""
         if not hasattr(solution.posterior, "slice"):
             raise ValueError(
-                f"act_by: found 'cost' with a {type(solution.posterior).__name__}, expected the plans of a TemporalGuide"
+                f"act_by: found 'cost' with a {type(solution.posterior).__name__}, expected plans of a TemporalGuide"
             )
         return control_cost(world, self.objective, solution.posterior)  # type: ignore[arg-type]
 

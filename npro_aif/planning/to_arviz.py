@@ -12,9 +12,9 @@ Groups of a plan:
 - ``free_energy``: its history, and how the solver ended; ``terms``: what its last value is made of (they sum to it).
 
 Dimensions: ``time`` is 1 … T (controls, observations), ``time_with_present`` 0 … T (states), ``iteration`` counts
-gradient steps or sweeps. ``state``, ``control`` and ``parameter`` run over the role's values, with the model's labels
-("North"; "sink,4" where there are several sites); a single observation site's dimension is ``observation``, and
-several sites' are called as the sites are.
+gradient steps or sweeps. ``state``, ``control``, ``parameter`` and ``memory`` run over the role's values, and ``seen``
+(where it is not ``state``) over what the policy sees, with the model's labels ("North"; "sink,4" where there are
+several sites); the dimension of a single observation site is ``observation``, those of several are called as they are.
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ OVER: dict[str, tuple[str, ...]] = {  # the time dimension of each role's sites
     "state": (WITH_PRESENT,),
     "control": (TIME,),
     "observation": (TIME,),
+    "memory": (WITH_PRESENT,),
 }
 RESERVED = ("chain", "draw", "step", TIME, WITH_PRESENT)  # dimensions that a site's name would clash with
 
@@ -100,15 +101,22 @@ def _draws(draws: Mapping[str, jax.Array], signature: Signature) -> xr.Dataset:
 def exact(plan: Any) -> xr.Dataset:
     """The exact tables of a plan."""
     signature, horizon = plan.signature, plan.control.shape[0]
+    seen = "seen" if signature.is_closed else "state"  # what the policy sees
     tables: dict[str, tuple[tuple[str, ...], Any]] = {
-        "policy": ((TIME, "state", "control"), plan.policy),
+        "policy": ((TIME, seen, "control"), plan.policy),
         "control_marginal": ((TIME, "control"), plan.control),
         "state_marginal": ((WITH_PRESENT, "state"), plan.state),
         "parameter_marginal": (("parameter",), plan.parameter),
     }
     coords: dict[str, Any] = {TIME: _times(TIME, horizon), WITH_PRESENT: _times(WITH_PRESENT, horizon + 1)}
+    if signature.is_closed:
+        coords["seen"] = labels(signature.policy)
+    if signature.memory:
+        tables["memory_marginal"] = (WITH_PRESENT, "memory"), plan.memory
     for role, over in OVER.items():
         sites = signature.sites(role)
+        if role == "memory" and not sites:
+            continue
         if role != "observation":
             coords[role] = labels(sites)
         elif len(sites) == 1:

@@ -33,7 +33,8 @@ class Branch(NamedTuple):
         """The tree as rows: what is seen (only what changed), probability, control, belief."""
         shown = {k: v for k, v in self.seen.items() if changed is None or changed.get(k) != v} or self.seen
         text = ", ".join(f"{name}={label}" for name, label in shown.items()) or "start"
-        rows = [(text, f"{self.probability:.3f}", _mixture(self.control), _beliefs(self.believed))]
+        own = text, f"{self.probability:.3f}", _mixture(self.control), _beliefs(self.believed)
+        rows: list[tuple[str, ...]] = [own]
         for i, branch in enumerate(self.branches):
             last = i == len(self.branches) - 1
             first, *rest = branch.lines(self.seen)
@@ -47,12 +48,10 @@ class Tree(NamedTuple):
 
     branches: tuple[Branch, ...]
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         rows = [("what is seen", "prob.", "then do", "believed"), *(row for b in self.branches for row in b.lines())]
         widths = [max(len(row[i]) for row in rows) for i in range(4)]
         return "\n".join("  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip() for row in rows)
-
-    __repr__ = __str__
 
 
 def _mixture(control: dict[str, float]) -> str:

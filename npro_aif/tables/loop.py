@@ -118,6 +118,10 @@ class Loop(Protocol):
         """q(p) H[v'|p,u] with everything unseen summed out, (U|1, P)."""
         ...
 
+    def shown(self, visible: Array) -> Array:
+        """A state that looks like this (flat over the visible sites), of single values: nothing hidden is in it."""
+        ...
+
     def first_memory(self, x: Array) -> Array:
         """The memory's first content, of single values."""
         ...
@@ -206,6 +210,9 @@ class OpenLoop:
 
     def spread(self, kernel: Transition, before: Array) -> Array:
         return kernel.spread(before)
+
+    def shown(self, visible: Array) -> Array:
+        return visible
 
     def first_memory(self, x: Array) -> Array:
         return jnp.zeros_like(x)
@@ -419,6 +426,9 @@ class ClosedLoop:
         to_visible = to_visible.at[self.visible].add(jnp.moveaxis(by_class, -1, 0), mode=INSIDE)  # (V', V, M, U)
         spread = neg_entropy(to_visible.sum(0)) - neg_entropy(to_visible).sum(0)  # (V, M, U)
         return jnp.moveaxis(spread, -1, 0).reshape(spread.shape[-1], -1)
+
+    def shown(self, visible: Array) -> Array:
+        return self.members[visible, 0]
 
     def first_memory(self, x: Array) -> Array:
         return self.first[x]

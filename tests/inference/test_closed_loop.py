@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import numpyro
+import numpyro.distributions as dist
+import optax
 import pytest
+from numpyro.infer import Trace_ELBO
 
 import npro_aif as aif
 from npro_aif.guides import TemporalGuide
+from npro_aif.inference.generic import enumerate_guide
+from npro_aif.models import tmaze
 from npro_aif.program.program import program_of
 from tests.closed_worlds import ClosedWorld, brute_force, closed_world, tree_value
 from tests.support import assert_close
@@ -108,7 +115,7 @@ def test_with_less_memory_no_row_of_the_policy_can_be_better(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", FEW)
 def test_information_is_counted_once(seed: int) -> None:
-    """With fixed controls the novelties add up to Σ_t H[y_t|v_0:t, y_<t] − H[y_t|x_t, θ], as H[y|history] telescopes."""
+    """With fixed controls the novelties add up to Σ_t H[y_t|v_0:t, y_<t] − H[y_t|x_t, θ]."""
     random = closed_world(seed, "all")
     belief = random.belief()
     world = program_of(random.model, belief, random.horizon).world(belief, random.horizon)
@@ -122,3 +129,101 @@ def test_information_is_counted_once(seed: int) -> None:
     terms = brute_force(random, policy, random.parameter)
     novelty = aif.Active().terms(world, posterior)["novelty"]
     assert_close(-novelty, terms["sights"] - terms["ambiguity"], 1e-9)
+
+
+@pytest.mark.parametrize("seed", [1, 3])
+def test_the_generic_evaluator_agrees(seed: int) -> None:
+    """The guide as an ordinary NumPyro program, enumerated by funsor with the model's memory, term by term."""
+    random = closed_world(seed, "last")
+    belief, horizon = random.belief(), random.horizon
+    world = program_of(random.model, belief, horizon).world(belief, horizon)
+    guide = TemporalGuide(random.model, learn=("control",))
+    params = {name: jax.random.normal(KEY, t.shape) for name, t in guide.tables(world, horizon).items()}
+    objective = aif.Active(normalize=True, gradient="through", weight=0.7)
+
+    @jax.jit
+    def both(params: Any) -> Any:
+        fast = objective.terms(world, guide.posterior(world, params, horizon))
+        return fast, objective.terms(world, enumerate_guide(random.model, guide, params, belief, horizon, world))
+
+    fast, generic = both(params)
+    for name, value in generic.items():
+        assert_close(fast[name], value, 1e-8, name)
+
+
+def test_a_guide_that_reads_what_no_policy_sees_is_refused() -> None:
+    random = closed_world(1, "last")
+
+    def guide(belief: aif.Belief, horizon: int) -> None:
+        numpyro.sample("theta", dist.Categorical(probs=belief.parameter))
+        v = numpyro.sample("v_0", dist.Categorical(probs=jnp.full(random.num_visible, 1 / random.num_visible)))
+        h = numpyro.sample("h_0", dist.Categorical(probs=jnp.full(random.num_hidden, 1 / random.num_hidden)))
+        for t in (1, 2):
+            numpyro.sample(f"u_{t}", dist.Categorical(logits=jnp.stack([0.0 * h, 1.0 * h + 0.0 * v], -1)))
+            v = numpyro.sample(f"v_{t}", dist.Categorical(probs=jnp.full(random.num_visible, 1 / random.num_visible)))
+            h = numpyro.sample(f"h_{t}", dist.Categorical(probs=jnp.full(random.num_hidden, 1 / random.num_hidden)))
+            numpyro.sample(f"y_{t}", dist.Categorical(probs=jnp.array([0.5, 0.5])))
+
+    planner = aif.Planner(random.model, guide, aif.Planning(), aif.SVISolver(optax.adam(0.1), 1))
+    with pytest.raises(aif.GuideError, match="site 'u_1': found a control in the guide that reads 'h_0'"):
+        planner(KEY, random.belief(), horizon=2)
+
+
+def test_the_augmented_program_with_a_memory() -> None:
+    """Minus the ELBO of the augmented program, estimated by NumPyro's own Trace_ELBO, is F less the correction."""
+    model, belief = functools.partial(tmaze.tmaze, memory="told", cue_accuracy=0.8), tmaze.initial_belief()
+    guide, objective = TemporalGuide(model, learn=("control",)), aif.Active(normalize=True)
+    planner = aif.Planner(model, guide, objective, aif.SVISolver(optax.adam(0.1), 5), max_horizon=2)
+    plan = planner(KEY, belief)
+    program, count = aif.augmented(model, plan, objective), 4000
+
+    @jax.jit
+    def losses(keys: Any) -> Any:
+        elbo = Trace_ELBO()
+        return jax.vmap(lambda key: elbo.loss(key, plan.params, program, guide, belief, horizon=2))(keys)
+
+    drawn = np.asarray(losses(jax.random.split(KEY, count)))
+    expected = float(plan.free_energy[-1] - plan.terms["correction"])
+    assert abs(drawn.mean() - expected) < 4 * drawn.std() / np.sqrt(count)
+
+
+@pytest.mark.parametrize("certain", [False, True])
+def test_several_sites_tell_what_they_tell_together(certain: bool) -> None:
+    """At one step from a known place the temporal F_active is the sequence guide's; sites by themselves count twice."""
+    rng = np.random.default_rng(0)
+    sights = [rng.dirichlet(np.ones(2), (2, 3)) for _ in range(3)]
+    if certain:  # the first and the last site tell the same
+        sights = [np.eye(2)[np.tile(row, (2, 1))] for row in ([0, 1, 1], [1, 0, 1], [1, 0, 0])]
+
+    def model(belief: aif.Belief, horizon: int = 1) -> None:
+        theta = aif.parameter("theta", dist.Categorical(probs=belief.parameter))
+        x = aif.state("x", dist.Categorical(probs=belief.state[theta]))
+
+        def step(x: Any, t: Any) -> Any:
+            u = aif.control("u", dist.Categorical(probs=jnp.array([0.5, 0.5])))
+            x = aif.state("x", dist.Categorical(probs=jnp.array([[0.8, 0.2], [0.3, 0.7]])[u]))
+            for name, table in zip("abc", sights, strict=True):
+                if certain:
+                    aif.observation(name, aif.DeterministicCategorical(jnp.asarray(table.argmax(-1))[x, theta], 2))
+                else:
+                    aif.observation(name, dist.Categorical(probs=jnp.asarray(table)[x, theta]))
+            aif.preference("goal", jnp.where(x == 1, 1.0, 0.0))
+            return x
+
+        aif.rollout(step, x, horizon)
+
+    belief = aif.Belief(jnp.array([0.5, 0.3, 0.2]), jnp.tile(jnp.array([1.0, 0.0]), (3, 1)))
+    world = program_of(model, belief, 1).world(belief, 1)
+    logits = jnp.array([0.3, -0.2])
+    temporal = TemporalGuide(model, learn=("control",)).posterior(
+        world, {"control_logits": jnp.tile(logits, (1, 2, 1))}, 1
+    )
+    guide = aif.guides.SequenceGuide(model)
+    tables = guide.prepare(world, 1).tables
+    sequence = guide.posterior(world, {name: jnp.zeros(t.shape) for name, t in guide.tables(world, 1).items()}, 1)
+    sequence = sequence._replace(control=jax.nn.log_softmax(logits), emission=jnp.maximum(tables.emission, -1e9))
+    together, by_site = (aif.Active(evidence=e).terms(world, temporal) for e in ("joint", "sites"))
+    expected = aif.Active().terms(world, sequence)
+    for name in ("risk", "ambiguity", "novelty"):
+        assert_close(together[name], expected[name], 1e-6, name)
+    assert float(by_site["novelty"]) < float(together["novelty"]) - 1e-3
