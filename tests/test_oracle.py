@@ -201,7 +201,7 @@ def test_scopes_agree_on_one_step(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_temporal_priors_are_entropies_of_the_joint(seed: int) -> None:
-    """F_active − F_marginal = Σ_t −H[x_t|x_{t-1},u_t] + H[y|x,θ] − I[θ; y|x], by joint entropies: y jointly, or by site."""
+    """F_active − F_marginal = Σ_t −H[x_t|x_{t-1},u_t] + H[y|x,θ] − I[θ; y|x], by joint entropies, or site by site."""
     joint, tables = temporal(seed, zeros=0.2)
 
     def entropy(*names: str) -> float:
