@@ -18,3 +18,13 @@ def test_the_readmes_program_prints_what_it_says(capsys: pytest.CaptureFixture[s
 def test_what_the_readme_links_to_is_there() -> None:
     for target in re.findall(r"\]\(([^)#]+)\)", README.read_text()):
         assert target.startswith("http") or (README.parent / target).exists(), target
+
+
+@pytest.mark.usefixtures("quick_compile")
+def test_the_program_on_what_the_policy_sees(capsys: pytest.CaptureFixture[str]) -> None:
+    page = README.parent / "docs" / "what_the_policy_sees.md"
+    (code,) = re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)
+    exec(compile(code, str(page), "exec"), {})
+    printed = capsys.readouterr().out
+    assert printed.startswith("2.72\n")
+    assert re.search(r"heard=4\s+0.373  open left\s+tiger=right 0.97", printed)

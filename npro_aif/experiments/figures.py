@@ -19,9 +19,12 @@ from npro_aif.analysis.doorkey_figure import plot_doorkey_frames
 from npro_aif.analysis.free_energy_figure import plot_free_energy
 from npro_aif.analysis.terms_figure import plot_terms
 from npro_aif.analysis.tmaze_figure import plot_tmaze_trajectories
+from npro_aif.analysis.tree_figure import plot_tree
 from npro_aif.envs import DoorKey, TMaze
+from npro_aif.experiments.agents import vfe_agent
 from npro_aif.experiments.files import prepare, save_figure
 from npro_aif.experiments.rows import LABELS, OBJECTIVES, SEEDS, TABLES, Row
+from npro_aif.experiments.tasks import Settings, make_task
 from npro_aif.inference.efe import expected_free_energy
 from npro_aif.models import tmaze
 from npro_aif.planning.plan import Plan
@@ -108,6 +111,26 @@ def free_energies() -> Figure:
     return figure
 
 
+def contingent_plans() -> Figure:
+    """The T-maze's first plan as a tree: F_active where nothing is remembered, F_planning where the cue's word is."""
+    figure = Figure(figsize=(11, 4.4), layout="constrained")
+    above, below = figure.subplots(2, 1, height_ratios=[1, 2])
+    rows = (
+        (above, "active", None, "nothing remembered, F_active: to the cue, and stay there"),
+        (
+            below,
+            "planning",
+            "told",
+            "what the cue says is remembered, F_planning: left if told left, right if told right",
+        ),
+    )
+    for axes, objective, memory, title in rows:
+        task = make_task("tmaze", memory=memory)._replace(learn=("control",))
+        plan = first_plan(vfe_agent(task, Settings(objective=objective, solver="coordinate")))
+        plot_tree(plan.tree(), axes, title=title)
+    return figure
+
+
 def first_plan(agent: Agent, seed: int = 0) -> Plan:
     """The plan from what is believed before the first observation."""
     return agent.planner(jax.random.key(seed), agent.initial_belief, agent.horizon)
@@ -119,6 +142,7 @@ def _figure(axes: Any) -> Figure:
 
 FIGURES = {
     "tmaze_trajectories": trajectories,
+    "tmaze_plans": contingent_plans,
     "tmaze_terms": terms,
     "tmaze_free_energy": free_energies,
     "doorkey_frames": doorkey_frames,

@@ -24,7 +24,9 @@ from npro_aif.analysis.reactivity_figure import plot_reactivity
 from npro_aif.analysis.recording import Recording
 from npro_aif.analysis.terms_figure import plot_terms
 from npro_aif.analysis.tmaze_figure import plot_tmaze_step, plot_tmaze_trajectories
+from npro_aif.analysis.tree_figure import plot_tree
 from npro_aif.models import doorkey, tmaze
+from npro_aif.planning.tree import Branch, Tree
 from tests.analysis.conftest import SIZE
 
 
@@ -251,3 +253,20 @@ def test_colours_can_be_told_apart() -> None:
         for i, a in enumerate(group):
             for b in group[:i]:
                 assert math.dist(seen(a), seen(b)) > 0.15, (a, b)
+
+
+def test_a_tree(tmp_path: Path) -> None:
+    """Every branch is a box, boxes are beside each other by step, and lines are as wide as they are probable."""
+
+    def branch(step: int, place: str, p: float, control: dict[str, float], *later: Branch) -> Branch:
+        return Branch(step, {"x": place}, p, control, {}, later)
+
+    ends = [branch(2, "c", 0.75, {}), branch(2, "d", 0.25, {})]
+    tree = Tree((branch(0, "a", 1.0, {"go": 1.0}, branch(1, "b", 1.0, {"go": 0.5, "stay": 0.5}, *ends)),))
+    axes = plot_tree(tree, title="a plan")
+    texts = [text.get_text() for text in axes.texts]
+    assert texts == ["x: a", "go", "x: b", "go or stay", "x: c", "x: d"]
+    assert [text.get_position() for text in axes.texts if text.get_text() in ("x: c", "x: d")] == [(2, 0.0), (2, 1.0)]
+    widths = [line.get_linewidth() for line in axes.lines]
+    np.testing.assert_allclose(np.array(widths) / widths[0], [1, 0.75, 0.25])
+    save(axes, tmp_path / "tree.png")
