@@ -16,6 +16,7 @@ KEY, BELIEF, HORIZON = jax.random.key(0), initial_belief(), 4
 remembering = functools.partial(tmaze, memory="told")  # nothing, left or right: three values, in models/tmaze.py
 
 
+@functools.cache  # what is compiled serves again
 def planner(model, objective):
     guide = aif.guides.TemporalGuide(model, learn=("control",))
     return aif.Planner(model, guide, objective, aif.CoordinateSolver(), max_horizon=HORIZON)

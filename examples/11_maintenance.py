@@ -42,6 +42,7 @@ def machine(belief, horizon=WEEKS, *, hidden=True):
     aif.rollout(step, (wear, last, since), horizon)
 
 
+@functools.cache  # what is compiled serves again
 def planner(model):
     guide = aif.guides.TemporalGuide(model, learn=("control",))
     return aif.Planner(model, guide, aif.Planning(), aif.CoordinateSolver(), max_horizon=WEEKS)

@@ -53,6 +53,7 @@ def tree(belief, steps):
     return max(options)
 
 
+@functools.cache  # what is compiled serves again
 def planner(model, objective):
     guide = aif.guides.TemporalGuide(model, learn=("control",))
     return aif.Planner(model, guide, objective, aif.CoordinateSolver(), max_horizon=HORIZON)
