@@ -57,7 +57,8 @@ for hidden in (True, False):
     counts = plan.control.sum(0)
     print(f"\nhidden={hidden}: the plan expects {-plan.terms['risk']:.2f}")
     print("  weeks of", ", ".join(f"{name} {float(n):.1f}" for name, n in zip(CONTROLS, counts, strict=True)))
-    worth = aif.evaluate(aif.Agent(planner(model), belief, WEEKS, WEEKS, act_by="probability"), machine, belief, WEEKS)
+    agent = aif.Agent(planner(model), belief, WEEKS, WEEKS, act_by="probability")
+    worth = aif.evaluate(agent, machine, belief, WEEKS, max_beliefs=300, episodes=60)
     print(f"  worth of following it, replanning: {worth}")
     if hidden:
         print(plan.tree(depth=6))
