@@ -10,32 +10,19 @@ from __future__ import annotations
 
 import functools
 import os
-import time
-from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
+from bench_sizes import timed
 
 import npro_aif as aif
 from npro_aif.models import tmaze
 
 KEY = jax.random.key(0)
 PLACES, CONTENTS, TRUTHS, STEPS = 100, 20, 10, 30
-
-
-def timed(run: Callable[[], Any], repeats: int) -> tuple[float, float]:
-    """Milliseconds once warm, and the seconds that the first call took beyond that."""
-    start = time.perf_counter()
-    jax.block_until_ready(run())
-    first, taken = time.perf_counter() - start, []
-    for _ in range(repeats):
-        start = time.perf_counter()
-        jax.block_until_ready(run())
-        taken.append(time.perf_counter() - start)
-    return 1e3 * min(taken), first - min(taken)
 
 
 def planner_of(model: Any, objective: Any, horizon: int) -> aif.Planner:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import itertools
 from typing import Any, NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
@@ -221,8 +220,3 @@ def brute_force(world: ClosedWorld, policy: np.ndarray, parameter: np.ndarray) -
     )
     terms["complexity"] = float(gap.sum())
     return terms
-
-
-def as_params(key: Any, shape: tuple[int, ...]) -> jax.Array:
-    """Random logits of a policy."""
-    return jax.random.normal(key, shape)
