@@ -19,6 +19,7 @@ from npro_aif.acting.agent import Agent, AgentState
 from npro_aif.acting.solutions import fingerprint
 from npro_aif.belief import Belief
 from npro_aif.inference.temporal import Slice, TemporalPosterior
+from npro_aif.language import check_horizon
 from npro_aif.numerics import safe_log
 from npro_aif.planning.planner import Planner
 from npro_aif.program.program import Fixed, program_of
@@ -73,6 +74,7 @@ def evaluate(
     >>> evaluate(planner, tmaze, initial_belief(), horizon=4)  # replanning finds the arm: log of almost one
     -0.0538 (exact, 7 beliefs)
     """
+    check_horizon(horizon)
     who: Any = agent
     if hasattr(who, "solver"):
         who = Agent(who, belief, min(horizon, who.max_horizon or horizon), horizon, record=False)
