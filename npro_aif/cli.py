@@ -50,6 +50,7 @@ class Preference(enum.StrEnum):
     every_step = "every-step"
 
 
+ActBy = enum.StrEnum("ActBy", {"probability": "probability", "cost": "cost"})
 Memory = enum.StrEnum("Memory", {"told": "told", "count": "count"})
 
 
@@ -77,6 +78,13 @@ def run(
     memory: Annotated[
         Memory | None, typer.Option(help="What the policy remembers of the cue (count: tmaze only).")
     ] = None,
+    cue_accuracy: Annotated[
+        float | None, typer.Option(min=0, max=1, help="How often the T-maze's cue is right; always by default.")
+    ] = None,
+    max_steps: Annotated[int | None, typer.Option(min=1, help="After how many steps an episode ends.")] = None,
+    act_by: Annotated[
+        ActBy | None, typer.Option(help="The likeliest first control, or the one with the least expected cost.")
+    ] = None,
     paper: Annotated[bool, typer.Option("--paper", help="The switches of the paper's code.")] = False,
     num_steps: Annotated[int | None, typer.Option(min=1, help="Gradient steps of svi.")] = None,
     learning_rate: Annotated[float | None, typer.Option(help="Of svi.")] = None,
@@ -98,6 +106,7 @@ def run(
         num_steps=num_steps,
         learning_rate=learning_rate,
         seed=seed,
+        act_by=act_by and act_by.value,
     )
     try:
         summary = run_task(
@@ -107,6 +116,8 @@ def run(
             size=size,
             preference=preference and preference.value,
             memory=memory and memory.value,
+            cue_accuracy=cue_accuracy,
+            max_steps=max_steps,
             json_file=json,
             folder=resume,
         )

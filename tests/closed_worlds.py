@@ -29,6 +29,7 @@ class ClosedWorld(NamedTuple):
     num_hidden: int
     horizon: int
     memory: str  # "all" (v_0, then v, u and y of every step), "seen" (u and y) or "last" (the last y)
+    certain: bool  # whether observations are certain, and written so
 
     @property
     def num_states(self) -> int:
@@ -79,7 +80,9 @@ class ClosedWorld(NamedTuple):
             before = v * num_h + h
             new_v = aif.state("v", dist.Categorical(probs=visible[theta, before, u]))
             new_h = aif.state("h", dist.Categorical(probs=hidden[theta, before, u, new_v]), hidden=True)
-            y = aif.observation("y", dist.Categorical(probs=sight[theta, new_v * num_h + new_h, u]))
+            probs = sight[theta, new_v * num_h + new_h, u]
+            certain = aif.DeterministicCategorical(jnp.argmax(probs, -1), probs.shape[-1]) if self.certain else None
+            y = aif.observation("y", certain or dist.Categorical(probs=probs))
             m = aif.memory("m", self.remember(m, new_v, u, y), num_m)
             cost = jnp.asarray(self.preference)
             aif.preference("goal", cost[before, u, new_v * num_h + new_h, theta])
@@ -89,12 +92,17 @@ class ClosedWorld(NamedTuple):
         aif.rollout(step, (x["v"], x["h"], m), horizon)
 
 
-def closed_world(seed: int, memory: str = "all", horizon: int = 2) -> ClosedWorld:
-    """A random world with 2 hidden and (if the memory needs them seen) 1 or 2 visible values, some of it certain."""
+def closed_world(seed: int, memory: str = "all", horizon: int = 2, *, certain: bool = False) -> ClosedWorld:
+    """A random world with up to 2 hidden and (if the memory needs them seen) 1 or 2 visible values, some of it certain.
+
+    :param certain: all observations are, and there are two parameters.
+    """
     rng = np.random.default_rng(seed)
     num_v = 1 if memory == "seen" else int(rng.integers(1, 3))
     num_h, num_u, num_y, num_theta = int(rng.integers(1, 3)), 2, 2, int(rng.integers(1, 3))
     num_x = num_v * num_h
+    if certain:
+        num_theta = 2
 
     def rows(*shape: int) -> np.ndarray:
         table = rng.dirichlet(np.full(shape[-1], 0.7), shape[:-1])
@@ -102,7 +110,7 @@ def closed_world(seed: int, memory: str = "all", horizon: int = 2) -> ClosedWorl
         table = np.where(rng.random(shape[:-1])[..., None] < 0.3, sharp, table)
         return table / table.sum(-1, keepdims=True)
 
-    return ClosedWorld(
+    world = ClosedWorld(
         parameter=rng.dirichlet(np.ones(num_theta)),
         initial=rows(num_theta, num_x),
         control=rng.dirichlet(np.full(num_u, 5.0), num_v),
@@ -113,6 +121,21 @@ def closed_world(seed: int, memory: str = "all", horizon: int = 2) -> ClosedWorl
         num_hidden=num_h,
         horizon=horizon,
         memory=memory,
+        certain=certain,
+    )
+    return world._replace(sight=np.eye(num_y)[world.sight.argmax(-1)]) if certain else world
+
+
+def seen_world(seed: int, horizon: int = 2) -> ClosedWorld:
+    """A random world without hidden states in which neither the moves nor x_0 tell anything about θ."""
+    world = closed_world(seed, "all", horizon, certain=True)._replace(num_hidden=1, certain=False)
+    rng = np.random.default_rng(seed)
+    initial, move = world.initial[:1], world.move[:1]
+    return world._replace(
+        initial=np.repeat(initial, 2, 0),
+        move=np.repeat(move, 2, 0),
+        sight=rng.dirichlet(np.ones(world.sight.shape[-1]), world.sight.shape[:-1]),
+        control=rng.dirichlet(np.full(world.sight.shape[2], 5.0), world.num_states),
     )
 
 
@@ -189,7 +212,7 @@ def entropy(*keys: tuple[Any, float]) -> float:
 def brute_force(world: ClosedWorld, policy: np.ndarray, parameter: np.ndarray) -> dict[str, float]:
     """The terms of F_active (weight 1, raw priors, with the correction), from the list of all histories.
 
-    Every conditional entropy is a difference of entropies of the listed variables, as DESIGN's definitions say:
+    Every conditional entropy is a difference of entropies of the listed variables:
     H[u|v,m], H[v'|v,m,u], H[y|v',m,u] and H[y|x',u,θ].
     """
     every, num_h = histories(world, policy, parameter), world.num_hidden

@@ -78,10 +78,11 @@ def paint(tiles: dict[tuple[int, int], tuple[int, int, int]], agents: set[tuple[
 class TMaze(gym.Env[dict[str, int], int]):
     """Reward +1 in the arm that θ names (0 left, 1 right) and −1 in the other; either ends the episode.
 
-    Controls are North 0, East 1, South 2, West 3; a wall means staying. Observed are `place`, and `cue`,
-    which equals θ at the cue and is uniformly random elsewhere. `info` holds the true `theta` and `state`
-    (the place). `arm_shortcut` leads South from an arm to the start, as the authors' maze does; as entering
-    an arm ends the episode, it only shows to a caller that steps on.
+    Controls are North 0, East 1, South 2, West 3; a wall means staying. Observed are `place`, and `cue`, which
+    equals θ at the cue (with probability `cue_accuracy`, drawn anew at every look) and is uniformly random
+    elsewhere. `info` holds the true `theta` and `state` (the place). `arm_shortcut` leads South from an arm to
+    the start, as the authors' maze does; as entering an arm ends the episode, it only shows to a caller that
+    steps on.
 
     >>> env = TMaze()
     >>> observation, info = env.reset(seed=0, options={"theta": 1})
@@ -94,11 +95,20 @@ class TMaze(gym.Env[dict[str, int], int]):
 
     metadata: ClassVar[dict[str, Any]] = {"render_modes": ["rgb_array", "ansi"], "render_fps": 2}
 
-    def __init__(self, arm_shortcut: bool = False, max_steps: int = 4, render_mode: str | None = None):
+    def __init__(
+        self,
+        arm_shortcut: bool = False,
+        max_steps: int = 4,
+        render_mode: str | None = None,
+        cue_accuracy: float = 1.0,
+    ):
+        if not 0 <= cue_accuracy <= 1:
+            raise ValueError(f"cue_accuracy: found {cue_accuracy!r}, expected a probability")
         self.observation_space = spaces.Dict({"cue": spaces.Discrete(2), "place": spaces.Discrete(5)})
         self.action_space = spaces.Discrete(4)
         self.render_mode = check_render_mode(self, render_mode)
         self.max_steps = max_steps
+        self.cue_accuracy = cue_accuracy
         self._moves = dict(NEIGHBOURS)
         if arm_shortcut:
             self._moves |= {(LEFT_ARM, SOUTH): START, (RIGHT_ARM, SOUTH): START}
@@ -133,8 +143,14 @@ class TMaze(gym.Env[dict[str, int], int]):
         return PLACES[ARM_OF_THETA[self._theta]]
 
     def _observe(self) -> dict[str, int]:
-        cue = self._theta if self._place == CUE else int(self.np_random.integers(2))
-        return {"cue": cue, "place": self._place}
+        return {"cue": self._word(), "place": self._place}
+
+    def _word(self) -> int:
+        """What the cue says here."""
+        if self._place != CUE:
+            return int(self.np_random.integers(2))
+        right = self.cue_accuracy == 1 or self.np_random.random() < self.cue_accuracy
+        return self._theta if right else 1 - self._theta
 
     def _info(self) -> dict[str, Any]:
         return {"theta": self._theta, "state": self._place}

@@ -16,6 +16,7 @@ from npro_aif.baselines.adapter import Translation
 from npro_aif.baselines.pymdp_agents import PymdpAgent, Sophisticated, StandardEFE
 from npro_aif.baselines.tables import TooLarge
 from npro_aif.experiments.tasks import (
+    ACT_BY,
     DEFAULTS,
     METHODS,
     OBJECTIVES,
@@ -40,6 +41,10 @@ def check_settings(task: Task, settings: Settings) -> None:
     check_choice("method", settings.method, METHODS)
     check_choice("objective", settings.objective, OBJECTIVES)
     solver = solver_name(settings)
+    if settings.act_by is not None:
+        check_choice("act_by", settings.act_by, ACT_BY)
+        if settings.act_by == "cost" and make_guide(task, settings).scope != "temporal":
+            raise SettingsError("act_by: found 'cost' with a guide over sequences, expected it with plans over time")
     if settings.method != "vfe":
         return
     if settings.weight is not None and settings.objective != "active":
@@ -71,6 +76,7 @@ def vfe_agent(task: Task, settings: Settings = DEFAULTS) -> Agent:
         max_steps=task.max_steps,
         seed=settings.seed,
         record=False,
+        act_by=settings.act_by,  # type: ignore[arg-type]
     )
 
 

@@ -26,6 +26,8 @@ def run(
     size: int | None = None,
     preference: str | None = None,
     memory: str | None = None,
+    cue_accuracy: float | None = None,
+    max_steps: int | None = None,
     json_file: Path | None = None,
     folder: Path | None = None,
     console: Console | None = None,
@@ -42,7 +44,15 @@ def run(
         raise SettingsError(f"episodes: found {episodes}, expected at least 1")
     if settings.seed < 0:
         raise SettingsError(f"seed: found {settings.seed}, expected a number that is not negative")
-    task = make_task(name, size=size, preference=preference, memory=memory, paper=settings.paper)
+    task = make_task(
+        name,
+        size=size,
+        preference=preference,
+        memory=memory,
+        cue_accuracy=cue_accuracy,
+        max_steps=max_steps,
+        paper=settings.paper,
+    )
     check_settings(task, settings)
     about = describe(task, settings, size, preference)
     try:
@@ -76,9 +86,10 @@ def describe(task: Task, settings: Settings, size: int | None, preference: str |
     about: dict[str, Any] = {"task": task.name, "method": settings.method, "seed": settings.seed}
     if task.name == "doorkey":
         about |= {"size": size or 8, "preference": preference or ("terminal" if settings.paper else "every-step")}
-    about["horizon"] = settings.horizon or task.horizon
-    if task.memory is not None:
-        about["memory"] = task.memory
+    about |= {"horizon": settings.horizon or task.horizon, "max_steps": task.max_steps}
+    for name in ("memory", "cue_accuracy"):
+        if getattr(task, name) is not None:
+            about[name] = getattr(task, name)
     if settings.method != "vfe":
         return about
     solver = solver_name(settings)
@@ -87,6 +98,7 @@ def describe(task: Task, settings: Settings, size: int | None, preference: str |
     about["learn"] = ",".join(getattr(guide, "learn", ())) or None
     about["weight"] = getattr(objective, "weight", None)
     about["max_parameters"] = task.max_parameters
+    about["act_by"] = settings.act_by
     if solver == "svi":
         descent = make_solver(task, settings)
         about |= {"num_steps": descent.num_steps, "learning_rate": settings.learning_rate or task.learning_rate}

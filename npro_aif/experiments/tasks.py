@@ -25,6 +25,7 @@ METHODS = ("vfe", "efe", "sophisticated")
 OBJECTIVES = ("active", "planning", "marginal")
 SOLVERS = ("svi", "coordinate")
 PREFERENCES = doorkey.PREFERENCES
+ACT_BY = ("probability", "cost")
 MEMORIES = {"tmaze": ("told", "count"), "reactivity": ("told",)}
 
 
@@ -44,6 +45,7 @@ class Task(NamedTuple):
     sweeps: CoordinateSolver
     outcome: Callable[[Episode], dict[str, float]]  # by name: success, cue, safe, shortest; what the task has of them
     memory: str | None = None  # what the policy remembers
+    cue_accuracy: float | None = None  # how often the cue is right, where that was chosen
     evidence: str = "joint"  # how several observation sites count in F_active
     max_parameters: int | None = None  # with how many to plan at most, in a large world
     restarts: int = 1  # of SVI with F_active
@@ -62,6 +64,7 @@ class Settings(NamedTuple):
     num_steps: int | None = None  # of SVI
     learning_rate: float | None = None
     seed: int = 0  # of the solvers' initial values
+    act_by: str | None = None  # the agent's own default
 
 
 DEFAULTS = Settings()
@@ -86,6 +89,8 @@ def make_task(
     size: int | None = None,
     preference: str | None = None,
     memory: str | None = None,
+    cue_accuracy: float | None = None,
+    max_steps: int | None = None,
     paper: bool = False,
 ) -> Task:
     """The task of that name.
@@ -93,6 +98,9 @@ def make_task(
     :param size: of DoorKey's grid, 8 by default.
     :param preference: DoorKey's, "every-step" by default, "terminal" as in the paper.
     :param memory: what the policy remembers of the mazes' cue, "told" or (in the T-maze) "count"; nothing by default.
+    :param cue_accuracy: how often the T-maze's cue is right, in the model and in the environment; always by default.
+    :param max_steps: after how many steps an episode ends, the task's own number by default; the T-maze's plans reach
+        to the end of the episode.
     :param paper: the horizon, the preference, what is learned and the starts of SVI as in the paper.
 
     >>> task = make_task("tmaze")
@@ -100,12 +108,16 @@ def make_task(
     (4, 4)
     """
     check_choice("task", name, TASKS)
+    for option, value in (("memory", memory), ("cue_accuracy", cue_accuracy), ("max_steps", max_steps)):
+        if paper and value is not None:
+            raise SettingsError(f"{option}: found {value!r} with --paper, expected none (the paper has no such thing)")
     if memory is not None:
-        if paper:
-            raise SettingsError(
-                f"memory: found {memory!r} with --paper, expected none (the paper's plans remember nothing)"
-            )
-        return _with_memory(make_task(name, size=size, preference=preference), memory)
+        rest = {"cue_accuracy": cue_accuracy, "max_steps": max_steps}
+        return _with_memory(make_task(name, size=size, preference=preference, **rest), memory)  # type: ignore[arg-type]
+    if max_steps is not None:
+        return _with_length(make_task(name, size=size, preference=preference, cue_accuracy=cue_accuracy), max_steps)
+    if cue_accuracy is not None:
+        return _with_accuracy(make_task(name, size=size, preference=preference), cue_accuracy)
     if name == "doorkey":
         return _doorkey(8 if size is None else size, preference or ("terminal" if paper else "every-step"), paper)
     for option, value in (("size", size), ("preference", preference)):
@@ -117,12 +129,30 @@ def make_task(
 def _with_memory(task: Task, memory: str) -> Task:
     """The task whose policy remembers what the cue said; the policy alone is learned."""
     check_choice("memory", memory, MEMORIES.get(task.name, ()))
-    return task._replace(model=_remembering(task.model, memory), memory=memory, learn=("control",))
+    return task._replace(model=_variant(task.model, memory=memory), memory=memory, learn=("control",))
 
 
-@functools.lru_cache  # one model for one memory: what is compiled for it is kept
-def _remembering(model: Callable[..., Any], memory: str) -> Callable[..., Any]:
-    return functools.partial(model, memory=memory)
+def _with_length(task: Task, max_steps: int) -> Task:
+    """The task whose episodes last at most so long; plans that reached to the end of an episode still do."""
+    horizon = max_steps if task.horizon == task.max_steps else min(task.horizon, max_steps)
+    environment = functools.partial(task.environment, max_steps=max_steps)
+    return task._replace(environment=environment, max_steps=max_steps, horizon=horizon)
+
+
+def _with_accuracy(task: Task, cue_accuracy: float) -> Task:
+    """The task whose cue may be wrong, in the model and in the environment."""
+    if task.name != "tmaze":
+        raise SettingsError(f"cue_accuracy: found {cue_accuracy} for the task {task.name}, expected it with tmaze only")
+    if not 0 <= cue_accuracy <= 1:
+        raise SettingsError(f"cue_accuracy: found {cue_accuracy}, expected a probability")
+    environment = functools.partial(task.environment, cue_accuracy=cue_accuracy)
+    model = _variant(task.model, cue_accuracy=cue_accuracy)
+    return task._replace(environment=environment, model=model, cue_accuracy=cue_accuracy)
+
+
+@functools.lru_cache  # one model for one setting: what is compiled for it is kept
+def _variant(model: Callable[..., Any], **settings: Any) -> Callable[..., Any]:
+    return functools.partial(model, **settings)
 
 
 def _tmaze() -> Task:

@@ -362,28 +362,45 @@ class ClosedLoop:
         return moved.reshape(moved.shape[0], -1, moved.shape[-1])
 
     def _observed(self, observation: dict[str, Emission]) -> tuple[Array, Array]:
-        """p(y|x',u,θ) over the sites that are read, (X', 1, U*, Y, Θ|1), and where each leads, (X', M, U*, Y)."""
-        joint = jnp.ones((1, self.num_states * self.num_controls, 1))
+        """p(y|x',u,θ) over the uncertain sites that are read, (X', 1, U*, Y, Θ|1), and the row to which each of these
+        outcomes leads, (X', M, U*, Y, Θ|1); a certain site has no axis, only its outcome.
+        """
+        num_sights = self.num_states * self.num_controls
+        probs, outcome = jnp.ones((1, 1, 1)), jnp.zeros((1, 1, 1), jnp.int32)  # (Θ|1, X'·U*|1, Y)
         for name in self.read:
-            table = jnp.exp(observation[name].table())  # (Θ|1, X'·U*, Y)
-            joint = (joint[..., None] * table[:, :, None, :]).reshape(
-                *jnp.broadcast_shapes((joint.shape[0], joint.shape[1]), (table.shape[0], table.shape[1])), -1
-            )
-        probs = joint.reshape(joint.shape[0], self.num_states, 1, self.num_controls, -1)
-        to = jnp.moveaxis(self.update, 0, 1)  # (X'|1, M, U*|1, Y)
-        shape = (self.num_states, self.num_memories, self.num_controls, probs.shape[-1])
-        rows = jnp.arange(self.num_states)[:, None, None, None] * self.num_memories + jnp.broadcast_to(to, shape)
-        return jnp.moveaxis(probs, 0, -1), rows
+            kernel = observation[name]
+            if not kernel.learnable:
+                outcome = outcome * kernel.size + kernel.certain_table()[..., None]
+                continue
+            table = jnp.exp(kernel.table())[:, :, None, :]
+            probs = probs[..., None] * table
+            probs = probs.reshape(*probs.shape[:2], -1)
+            outcome = outcome[..., None] * kernel.size + jnp.arange(kernel.size, dtype=jnp.int32)
+            outcome = outcome.reshape(*outcome.shape[:2], -1)
+
+        def by_arrival(table: Array) -> Array:
+            """(Θ|1, X'·U*|1, Y) → (X', 1, U*, Y, Θ|1)."""
+            table = jnp.broadcast_to(table, (table.shape[0], num_sights, table.shape[2]))
+            table = table.reshape(-1, self.num_states, 1, self.num_controls, table.shape[2])
+            return jnp.moveaxis(table, 0, -1)
+
+        x, m, u = jnp.ix_(*map(jnp.arange, (self.num_states, self.num_memories, self.num_controls)))
+        outcome = by_arrival(outcome)
+        to = lookup(self.update, m[..., None, None], x[..., None, None], u[..., None, None], outcome)
+        shape = (self.num_states, self.num_memories, self.num_controls, *outcome.shape[3:])
+        rows = x[..., None, None] * self.num_memories + jnp.broadcast_to(to, shape)
+        return by_arrival(probs), rows
 
     def remember(self, arrived: Array, observation: dict[str, Emission]) -> Array:
         probs, rows = self._observed(observation)
         mass = arrived.reshape(self.num_states, self.num_memories, self.num_controls, 1, -1) * probs
         empty = jnp.zeros((self.num_states * self.num_memories, arrived.shape[-1]), arrived.dtype)
-        return empty.at[rows.reshape(-1)].add(mass.reshape(-1, arrived.shape[-1]), mode=INSIDE)
+        place = empty.at[_places(rows.reshape(-1, rows.shape[-1]))]
+        return place.add(mass.reshape(-1, arrived.shape[-1]), mode=INSIDE)
 
     def recall(self, value: Array, observation: dict[str, Emission]) -> Array:
         probs, rows = self._observed(observation)
-        expected = (value.at[rows].get(mode=INSIDE) * probs).sum(3)  # (X', M, U*, Θ)
+        expected = (value.at[_places(rows)].get(mode=INSIDE) * probs).sum(3)  # (X', M, U*, Θ)
         return expected.reshape(-1, value.shape[-1])
 
     def arrivals(self, table: Array) -> Array:
@@ -462,3 +479,8 @@ class ClosedLoop:
             return jnp.moveaxis(table, 0, 1).reshape(-1, *table.shape[3:])
 
         return jax.tree.map(by_context, told)
+
+
+def _places(rows: Array) -> Array | tuple[Array, Array]:
+    """Where in a table (S, Θ) something is that lies in these rows (…, Θ|1): whole rows where θ has no say."""
+    return rows[..., 0] if rows.shape[-1] == 1 else (rows, jnp.arange(rows.shape[-1]))

@@ -19,7 +19,7 @@ from npro_aif.guides import TemporalGuide
 from npro_aif.inference.generic import enumerate_guide
 from npro_aif.models import tmaze
 from npro_aif.program.program import program_of
-from tests.closed_worlds import ClosedWorld, brute_force, closed_world, tree_value
+from tests.closed_worlds import ClosedWorld, brute_force, closed_world, entropy, histories, seen_world, tree_value
 from tests.support import assert_close
 
 pytestmark = pytest.mark.usefixtures("quick_compile", "x64")
@@ -29,9 +29,9 @@ FEW = (1, 3)
 MANY = range(4, 34)
 
 
-def check_terms(seed: int, memory: str) -> None:
+def check_terms(seed: int, memory: str, *, certain: bool = False) -> None:
     """Every term of F under a random policy and a random q(θ)."""
-    random = closed_world(seed, memory)
+    random = closed_world(seed, memory, certain=certain)
     belief = random.belief()
     world = program_of(random.model, belief, random.horizon).world(belief, random.horizon)
     guide = TemporalGuide(random.model, learn=("control", "parameter"))
@@ -55,11 +55,17 @@ def test_every_term_by_enumeration(seed: int, memory: str) -> None:
     check_terms(seed, memory)
 
 
+def test_every_term_where_what_is_remembered_is_certain() -> None:
+    """Given θ and the state; what is observed still differs between parameters."""
+    check_terms(1, "last", certain=True)
+
+
 @pytest.mark.slow
+@pytest.mark.parametrize("certain", [False, True])
 @pytest.mark.parametrize("memory", ["all", "seen", "last"])
 @pytest.mark.parametrize("seed", MANY)
-def test_every_term_by_enumeration_everywhere(seed: int, memory: str) -> None:
-    check_terms(seed, memory)
+def test_every_term_by_enumeration_everywhere(seed: int, memory: str, certain: bool) -> None:
+    check_terms(seed, memory, certain=certain)
 
 
 def plan_of(random: ClosedWorld, objective: Any, **settings: Any) -> aif.Plan:
@@ -113,22 +119,83 @@ def test_with_less_memory_no_row_of_the_policy_can_be_better(seed: int) -> None:
         assert value(other) >= least - 1e-7
 
 
+def novelty_of(random: ClosedWorld, seed: int) -> tuple[float, np.ndarray]:
+    """The sum of the novelties under a random sequence of controls, and these as a policy."""
+    belief = random.belief()
+    world = program_of(random.model, belief, random.horizon).world(belief, random.horizon)
+    controls = np.random.default_rng(seed).integers(2, size=random.horizon)
+    policy = np.zeros((random.horizon, random.num_visible * random.num_memories, 2))
+    policy[np.arange(random.horizon), :, controls] = 1
+    params = {"control_logits": jnp.where(jnp.asarray(policy) > 0, 0.0, -jnp.inf)}
+    posterior = TemporalGuide(random.model, learn=("control",)).posterior(world, params, random.horizon)
+    return -float(aif.Active().terms(world, posterior)["novelty"]), policy
+
+
 @pytest.mark.parametrize("seed", FEW)
 def test_information_is_counted_once(seed: int) -> None:
     """With fixed controls the novelties add up to Σ_t H[y_t|v_0:t, y_<t] − H[y_t|x_t, θ]."""
     random = closed_world(seed, "all")
-    belief = random.belief()
-    world = program_of(random.model, belief, random.horizon).world(belief, random.horizon)
-    rng = np.random.default_rng(seed)
-    controls = rng.integers(2, size=random.horizon)
-    rows = random.num_visible * random.num_memories
-    policy = np.zeros((random.horizon, rows, 2))
-    policy[np.arange(random.horizon), :, controls] = 1
-    params = {"control_logits": jnp.where(jnp.asarray(policy) > 0, 0.0, -jnp.inf)}
-    posterior = TemporalGuide(random.model, learn=("control",)).posterior(world, params, random.horizon)
+    novelty, policy = novelty_of(random, seed)
     terms = brute_force(random, policy, random.parameter)
-    novelty = aif.Active().terms(world, posterior)["novelty"]
-    assert_close(-novelty, terms["sights"] - terms["ambiguity"], 1e-9)
+    assert_close(novelty, terms["sights"] - terms["ambiguity"], 1e-9)
+
+
+def check_proposition(seed: int, horizon: int) -> None:
+    """Where all states are seen and only observations tell of θ, the novelties add up to I(θ; y|x) of the sequences."""
+    random = seen_world(seed, horizon)
+    novelty, policy = novelty_of(random, seed)
+    every = histories(random, policy, random.parameter)
+
+    def entropy_of(*names: str) -> float:
+        return entropy(*((tuple(getattr(h, name) for name in names), h.probability) for h in every))
+
+    gain = entropy_of("states", "sights") - entropy_of("states")
+    gain -= entropy_of("states", "sights", "theta") - entropy_of("states", "theta")
+    assert gain > 1e-3
+    assert_close(novelty, gain, 1e-9)
+
+
+@pytest.mark.parametrize("seed", FEW)
+def test_novelties_add_up_to_the_information_about_the_parameter(seed: int) -> None:
+    check_proposition(seed, 2)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", MANY)
+def test_novelties_add_up_to_the_information_about_the_parameter_everywhere(seed: int) -> None:
+    check_proposition(seed, 3)
+
+
+def test_a_memory_of_certain_and_uncertain_sites() -> None:
+    """What is certain is remembered by its integer; written as rows of ones and zeros it is the same."""
+
+    def model(belief: aif.Belief, horizon: int = 3, *, certain: bool) -> None:
+        theta = aif.parameter("theta", dist.Categorical(probs=belief.parameter))
+        x = aif.state("x", dist.Categorical(probs=belief.state[theta]))
+        m = aif.memory("m", 0, 6)
+
+        def step(carry: Any, t: Any) -> Any:
+            x, m = carry
+            u = aif.control("u", dist.Categorical(probs=jnp.array([0.5, 0.5])))
+            x = aif.state("x", dist.Categorical(probs=jnp.array([[0.8, 0.2], [0.3, 0.7]])[u]))
+            sign = (x + theta) % 3  # differs between parameters
+            rows = dist.Categorical(probs=jnp.eye(3)[sign])
+            a = aif.observation("a", aif.DeterministicCategorical(sign, 3) if certain else rows)
+            b = aif.observation("b", dist.Categorical(probs=jnp.array([[0.9, 0.1], [0.4, 0.6]])[x]))
+            m = aif.memory("m", 2 * a + b, 6)
+            aif.preference("goal", jnp.where(u == theta % 2, 1.0, 0.0) + jnp.where(x == 1, 0.3, 0.0))
+            return x, m
+
+        aif.rollout(step, (x, m), horizon)
+
+    belief = aif.Belief(jnp.array([0.5, 0.3, 0.2]), jnp.full((3, 2), 0.5))
+    plans = []
+    for certain in (True, False):
+        own = functools.partial(model, certain=certain)
+        guide = TemporalGuide(own, learn=("control", "parameter"))
+        plans.append(aif.Planner(own, guide, aif.Planning(), aif.CoordinateSolver(), max_horizon=3)(KEY, belief))
+    for name in ("control", "policy", "state", "memory", "parameter", "free_energy"):
+        assert_close(getattr(plans[0], name), getattr(plans[1], name), 1e-9, name)
 
 
 @pytest.mark.parametrize("seed", [1, 3])
