@@ -34,7 +34,7 @@ def mean_field(belief: aif.Belief, horizon: int) -> None:
 key, horizon = jax.random.key(0), 2
 belief = initial_belief(theta=0)  # at the start, knowing that the reward is in the left arm
 solver = aif.SVISolver(optax.adam(0.1), num_steps=300)
-for name, guide in {"mean-field": mean_field, "temporal": aif.guides.TemporalGuide(tmaze)}.items():
+for name, guide in {"mean-field": mean_field, "temporal": aif.guides.TemporalGuide(tmaze, aif.guides.FACTORS)}.items():
     # The free energy of any discrete guide is computed exactly, by enumeration: no noise, so 300 steps are plenty.
     plan = aif.Planner(tmaze, guide, aif.Marginal(), solver)(key, belief, horizon)
     print(f"{name:10} F = {plan.free_energy[-1]:.3f}")

@@ -3,6 +3,6 @@
 from npro_aif.guides.base import Table, TableGuide
 from npro_aif.guides.generic import GenericGuide
 from npro_aif.guides.sequence import SequenceGuide
-from npro_aif.guides.temporal import TemporalGuide
+from npro_aif.guides.temporal import FACTORS, TemporalGuide
 
-__all__ = ["GenericGuide", "SequenceGuide", "Table", "TableGuide", "TemporalGuide"]
+__all__ = ["FACTORS", "GenericGuide", "SequenceGuide", "Table", "TableGuide", "TemporalGuide"]

@@ -35,9 +35,9 @@ class TemporalGuide(TableGuide):
     """A NumPyro program for the temporal factorisation.
 
     :param model: the program whose sites the guide draws.
-    :param learn: which factors are learned; the others equal the generative model. (A deterministic state or
-        observation has nothing to learn.) By default all of them where the policy sees every state, and the policy
-        alone where there are hidden states or memories: others would imagine what is remembered.
+    :param learn: which factors are learned, the policy by default; the others equal the generative model. (A
+        deterministic state or observation has nothing to learn.) A learned parameter, state or observation is
+        optimistic: it leans towards what is preferred. The paper learns all of them, ``FACTORS``.
 
     >>> from numpyro.handlers import seed, trace
     >>> from npro_aif.models.tmaze import tmaze, initial_belief
@@ -50,20 +50,18 @@ class TemporalGuide(TableGuide):
     any_horizon = True
     closed_form = True
 
-    def __init__(self, model: Callable[..., Any], learn: Sequence[str] | None = None):
+    def __init__(self, model: Callable[..., Any], learn: Sequence[str] = ("control",)):
         super().__init__(model)
-        if learn is not None and (isinstance(learn, str) or any(name not in FACTORS for name in learn)):
+        if isinstance(learn, str) or any(name not in FACTORS for name in learn):
             raise ValueError(f"learn: found {learn!r}, expected some of {FACTORS}")
-        self.learn = None if learn is None else tuple(learn)
+        self.learn = tuple(learn)
 
     def learned(self, world: World) -> tuple[str, ...]:
         """The factors that are learned in a world."""
-        if self.learn is not None:
-            return self.learn
-        return ("control",) if world.loop.closed else FACTORS
+        return self.learn
 
     def check(self, world: World, num_steps: int) -> None:
-        wrong = [name for name in self.learned(world) if name in ("state", "observation")]
+        wrong = [name for name in self.learn if name in ("state", "observation")]
         if world.loop.closed and wrong:
             raise GuideError(
                 f"TemporalGuide: found learn={self.learn!r} for a world with hidden states, memories or observations "
@@ -74,7 +72,7 @@ class TemporalGuide(TableGuide):
     def tables(self, world: World, num_steps: int) -> dict[str, Table]:
         (num_parameters, num_states), num_controls = world.initial.shape, world.num_controls
         tables: dict[str, Table] = {}
-        learn = self.learned(world)
+        learn = self.learn
         if "parameter" in learn:
             tables[PARAMETER] = Table("parameter", ("parameter",), (num_parameters,), zeros)
         if "control" in learn:  # a uniform policy is a saddle of symmetric worlds

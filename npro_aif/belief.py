@@ -15,16 +15,28 @@ from npro_aif.numerics import is_concrete
 ROW_SUM_TOLERANCE = 1e-3
 
 
-class Belief(NamedTuple):
-    """A joint belief p(θ) p(x|θ) over parameters and the present state.
+class _Tables(NamedTuple):
+    parameter: Array  # (Θ,)
+    state: Array  # (Θ, X)
+
+
+class Belief(_Tables):
+    """A joint belief p(θ) p(x|θ) over parameters and the present state; where nothing else is unknown the state alone.
 
     >>> import jax.numpy as jnp
     >>> Belief(parameter=jnp.array([0.5, 0.5]), state=jnp.array([[1.0, 0.0], [0.0, 1.0]])).state.shape
     (2, 2)
+    >>> belief = Belief(state=jnp.array([0.2, 0.8]))
+    >>> belief.parameter.shape, belief.state.shape
+    ((1,), (1, 2))
     """
 
-    parameter: Array  # (Θ,)
-    state: Array  # (Θ, X)
+    __slots__ = ()
+
+    def __new__(cls, parameter: Any = ..., state: Any = None) -> Belief:
+        if parameter is ...:  # not None, which stands for itself where a belief is a tree of something else
+            return super().__new__(cls, jnp.ones(1), jnp.atleast_2d(jnp.asarray(state)))
+        return super().__new__(cls, parameter, state)
 
 
 def check_type(belief: Any, name: str = "belief") -> None:

@@ -323,12 +323,18 @@ def check_horizon(horizon: int | Array, name: str = "horizon") -> None:
         raise ModelError(f"{name}: found {horizon!r}, expected a whole number of steps, at least 1")
 
 
-def default_horizon(model: Callable[..., Any]) -> int:
-    """The horizon that a model declares in its signature."""
+def declared_horizon(model: Callable[..., Any]) -> int | None:
+    """The horizon that a model declares in its signature, ``horizon=4``; None if it declares none."""
     declared = inspect.signature(model).parameters.get("horizon")
-    if declared is None or not isinstance(declared.default, int):
+    return declared.default if declared is not None and isinstance(declared.default, int) else None
+
+
+def default_horizon(model: Callable[..., Any]) -> int:
+    """The horizon that a model declares, which it must."""
+    declared = declared_horizon(model)
+    if declared is None:
         raise ValueError("horizon: found None, expected a number of steps (the model declares no default)")
-    return declared.default
+    return declared
 
 
 def _unroll(step: Callable[[Any, Any], Any], carry: Any, horizon: int | Array) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -61,6 +62,11 @@ def switches(objective: Objective) -> dict[str, object]:
         "weight": getattr(objective, "weight", 1.0),
         "joint": getattr(objective, "evidence", "joint") == "joint",
     }
+
+
+def planner_of_all(model: Any, objective: Objective, solver: Any, horizon: int) -> aif.Planner:
+    """A planner that learns every factor."""
+    return aif.Planner(model, aif.guides.TemporalGuide(model, aif.guides.FACTORS), objective, solver, horizon)
 
 
 def assert_close(found: object, expected: object, tolerance: float, note: object = "") -> None:

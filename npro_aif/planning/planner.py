@@ -15,7 +15,7 @@ from npro_aif.belief import Belief, check_type
 from npro_aif.errors import GuideError
 from npro_aif.guides import GenericGuide, TableGuide, TemporalGuide
 from npro_aif.inference.objectives import Active, Objective
-from npro_aif.language import check_horizon, default_horizon
+from npro_aif.language import check_horizon, declared_horizon
 from npro_aif.numerics import is_concrete
 from npro_aif.pickling import Portable
 from npro_aif.planning.batches import join, rows
@@ -40,8 +40,9 @@ class Planner(Portable):
     :param objective: :class:`Active` by default.
     :param solver: :class:`SVISolver` with Adam by default; anything with ``check`` and ``solve``
         (:class:`npro_aif.solvers.Solver`).
-    :param max_horizon: the largest horizon; by default the first call's. With a temporal guide every horizon up to
-        it runs the same compiled code; the other guides compile once for each horizon.
+    :param max_horizon: the largest horizon; by default the one that the model declares (``horizon=4`` in its
+        signature). With a temporal guide every horizon up to it runs the same compiled code; the other guides compile
+        once for each horizon, and take any.
     :param max_parameters: plan with at most so many of the parameters that a belief holds possible, drawn by their
         probabilities (see :func:`npro_aif.planning.support.thin`); with all of them by default, which in a large world
         can be too many. The plan's ``belief`` is the one that was planned with.
@@ -67,7 +68,7 @@ class Planner(Portable):
         self.guide = _table_guide(model, guide)
         self.objective = Active() if objective is None else objective
         self.solver = SVISolver(optax.adam(0.05)) if solver is None else solver
-        self.max_horizon = max_horizon
+        self.max_horizon = declared_horizon(model) if max_horizon is None else max_horizon
         self.max_parameters = max_parameters
         self.restore()
 
@@ -199,21 +200,21 @@ class Planner(Portable):
         return describe(settings, self._functions.values(), self.max_parameters)
 
     def _horizon(self, horizon: int | Array | None) -> int | Array:
-        if horizon is None:
-            horizon = self.max_horizon or default_horizon(self.model)
+        horizon = self._max() if horizon is None else horizon
         check_horizon(horizon)
-        if self.max_horizon is None and is_concrete(horizon):
-            self.max_horizon = int(horizon)
         if is_concrete(horizon) and self.guide.any_horizon and int(horizon) > self._max():
             raise ValueError(
                 f"horizon: found {horizon}, expected at most max_horizon={self.max_horizon} (an argument of Planner; "
-                "without it, the first call's horizon)"
+                "without it, the horizon that the model declares)"
             )
         return horizon
 
     def _max(self) -> int:
         if self.max_horizon is None:
-            raise ValueError("max_horizon: found None with a traced horizon, expected a number of steps")
+            raise ValueError(
+                "max_horizon: found None, and the model declares no horizon, expected a number of steps: "
+                "aif.Planner(model, max_horizon=4), or horizon=4 in the model's signature"
+            )
         return self.max_horizon
 
     def functions_for(self, belief: Belief, horizon: int | None = None) -> Functions:

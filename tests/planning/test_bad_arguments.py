@@ -89,8 +89,8 @@ def test_a_batch_has_as_many_steps_as_were_asked_for(planner: aif.Planner) -> No
     assert older.control.shape == plans.control.shape
 
 
-def test_a_longer_horizon_than_the_first(planner: aif.Planner) -> None:
-    with pytest.raises(ValueError, match=r"horizon: found 3, expected at most max_horizon=2 .*first call's horizon"):
+def test_a_longer_horizon_than_the_largest(planner: aif.Planner) -> None:
+    with pytest.raises(ValueError, match=r"horizon: found 3, expected at most max_horizon=2 .*that the model declares"):
         planner(KEY, BELIEF, horizon=3)
 
 

@@ -12,7 +12,7 @@ import pytest
 
 import npro_aif as aif
 from npro_aif import sizes
-from npro_aif.guides import Table, TemporalGuide
+from npro_aif.guides import FACTORS, Table, TemporalGuide
 from npro_aif.guides.base import zeros
 from npro_aif.planning import batches, support
 from npro_aif.planning.support import Sizes, Support
@@ -30,7 +30,7 @@ SOLVERS: dict[str, Any] = {
 
 
 def planner_of(solver: str, objective: Any = None, model: Any = MODEL) -> aif.Planner:
-    return aif.Planner(model, TemporalGuide(model), objective, SOLVERS[solver], max_horizon=HORIZON)
+    return aif.Planner(model, TemporalGuide(model, FACTORS), objective, SOLVERS[solver], max_horizon=HORIZON)
 
 
 def together(beliefs: list[aif.Belief]) -> aif.Belief:

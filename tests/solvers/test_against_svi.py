@@ -18,6 +18,7 @@ import npro_aif as aif
 from npro_aif.guides import TemporalGuide
 from npro_aif.inference.objectives import Objective
 from npro_aif.models import reactivity_maze
+from tests.support import planner_of_all
 
 
 def plans(planner: aif.Planner, beliefs: Sequence[aif.Belief], runs: int = 1) -> tuple[np.ndarray, np.ndarray]:
@@ -89,7 +90,7 @@ def excess(objective: Objective, count: int, rate: float, steps: int) -> np.ndar
     model, beliefs = random_worlds(count)
 
     def solved(solver: Any, runs: int) -> np.ndarray:
-        return plans(aif.Planner(model, objective=objective, solver=solver, max_horizon=HORIZON), beliefs, runs)[0]
+        return plans(planner_of_all(model, objective, solver, HORIZON), beliefs, runs)[0]
 
     restarts = RESTARTS if isinstance(objective, aif.Planning) else 1  # F_planning has local minima
     found = solved(aif.CoordinateSolver(max_sweeps=200, tol=1e-7, restarts=restarts), 1).min(1)

@@ -17,6 +17,7 @@ from npro_aif.tables.dense import DenseEmission, DenseTransition
 from npro_aif.tables.index import IndexEmission, IndexTransition
 from tests.layouts import HORIZON, THETA, ring, ring_belief
 from tests.planning.test_batch import assert_same_plan, row, together
+from tests.support import planner_of_all
 
 pytestmark = pytest.mark.usefixtures("quick_compile", "x64")
 
@@ -25,7 +26,7 @@ SVI = aif.SVISolver(optax.sgd(0.1), 3)
 
 
 def planner_of(solver: Any, objective: Objective, dense: bool = False) -> aif.Planner:
-    return aif.Planner(ring(dense), objective=objective, solver=solver, max_horizon=HORIZON)
+    return planner_of_all(ring(dense), objective, solver, HORIZON)
 
 
 def where_visited(plan: aif.Plan) -> aif.Plan:

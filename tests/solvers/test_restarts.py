@@ -13,7 +13,7 @@ from npro_aif.experiments.run import describe
 from npro_aif.experiments.tasks import Settings, make_task
 from npro_aif.planning.plan import Plan
 from npro_aif.program.program import program_of
-from tests.support import assert_close
+from tests.support import assert_close, planner_of_all
 from tests.worlds import random_world
 
 pytestmark = pytest.mark.usefixtures("quick_compile", "x64")
@@ -27,7 +27,7 @@ ROUNDING = 1e-6
 
 def solve(**settings: Any) -> Plan:
     solver = aif.SVISolver(OPTIMIZER, **({"num_steps": STEPS} | settings))
-    planner = aif.Planner(WORLD.model, objective=aif.Planning(), solver=solver, max_horizon=WORLD.horizon)
+    planner = planner_of_all(WORLD.model, aif.Planning(), solver, WORLD.horizon)
     return planner(KEY, WORLD.belief())
 
 
@@ -54,7 +54,7 @@ def test_only_the_best_start_goes_on_after_its_trial() -> None:
 def test_one_start_is_plain_gradient_descent() -> None:
     belief = WORLD.belief()
     world = program_of(WORLD.model, belief, WORLD.horizon).world(belief, WORLD.horizon)
-    guide = aif.guides.TemporalGuide(WORLD.model)
+    guide = aif.guides.TemporalGuide(WORLD.model, aif.guides.FACTORS)
     params = guide.first_params(KEY, world, WORLD.horizon)
     value_and_gradient = jax.jit(jax.value_and_grad(guide.loss_function(aif.Planning(), world, WORLD.horizon)))
     state, history = OPTIMIZER.init(params), []

@@ -14,6 +14,7 @@ import npro_aif as aif
 from npro_aif.inference.objectives import Objective
 from npro_aif.planning.plan import Plan
 from tests import oracle
+from tests.support import planner_of_all
 from tests.worlds import RandomWorld, TemporalTables, random_temporal, random_world
 
 pytestmark = pytest.mark.usefixtures("quick_compile")
@@ -25,7 +26,7 @@ STEPS = (1.0, 0.3, 1e-2, 1e-3)  # how far to go towards another factor
 
 def solve(random: RandomWorld, objective: Objective, **settings: Any) -> Plan:
     solver = aif.CoordinateSolver(**({"max_sweeps": 100, "tol": 1e-9} | settings))
-    planner = aif.Planner(random.model, objective=objective, solver=solver, max_horizon=random.horizon)
+    planner = planner_of_all(random.model, objective, solver, random.horizon)
     return planner(jax.random.key(0), random.belief())
 
 
