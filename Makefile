@@ -32,17 +32,19 @@ bench: $(READY)
 	$(BIN)/python benchmarks/bench_planning.py
 	$(BIN)/python benchmarks/bench_peers.py
 
-# The wheel in an empty environment, with nothing but what it asks for.
+# The wheel in an empty environment: the core alone, with every missing extra named, and then the command line.
 wheel: $(READY)
 	rm -rf $(VENV)/wheel && $(BIN)/pip wheel --quiet --no-deps --wheel-dir $(VENV)/wheel .
 	$(PYTHON) -m venv --clear $(VENV)/empty && $(VENV)/empty/bin/pip install --quiet $(VENV)/wheel/*.whl
+	cd $(VENV) && empty/bin/python ../tests/core_alone.py
+	$(VENV)/empty/bin/pip install --quiet "$$(echo $(VENV)/wheel/*.whl)[cli]"
 	cd $(VENV) && empty/bin/npro-aif run tmaze --episodes 2
 
 $(READY): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --upgrade pip
-	$(BIN)/pip install --quiet --editable ".[dev,baselines]"
+	$(BIN)/pip install --quiet --editable ".[dev]"
 	touch $(READY)
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info .pytest_cache .ruff_cache .mypy_cache .hypothesis
+	rm -rf $(VENV) build dist *.egg-info .pytest_cache .ruff_cache .mypy_cache

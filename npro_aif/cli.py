@@ -6,7 +6,13 @@ import enum
 from pathlib import Path
 from typing import Annotated
 
-import typer
+try:
+    import rich  # noqa: F401
+    import typer
+except ImportError as error:
+    from npro_aif.extras import missing
+
+    raise SystemExit(str(missing(error, "The command npro-aif"))) from error
 
 app = typer.Typer(
     help="Planning under uncertainty as variational inference.",

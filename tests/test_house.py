@@ -17,7 +17,7 @@ FOLDERS = {"npro_aif": ROOT / "npro_aif", "npro_aif.models": ROOT / "models", "n
 
 # A room imports from the rooms above it, and never the other way; those in one line may import each other.
 FLOORS = (
-    {"errors", "numerics", "sizes", "pickling"},
+    {"errors", "extras", "numerics", "sizes", "pickling"},
     {"language", "belief"},
     {"tables", "program"},
     {"inference"},
@@ -169,3 +169,10 @@ def test_every_module_comes_out_of_the_wheel(tmp_path: Path) -> None:
     )
     assert result.returncode == 0, result.stderr
     assert int(result.stdout) == len(MODULES) - 1  # all but npro_aif itself
+
+
+def test_the_core_needs_no_extra() -> None:
+    script = [sys.executable, str(ROOT / "tests" / "core_alone.py"), "--hide"]
+    done = subprocess.run(script, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("sign\nwest\n")

@@ -11,14 +11,20 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.collections import PolyCollection
-from matplotlib.colors import LinearSegmentedColormap, to_rgba
-from matplotlib.figure import Figure
-from matplotlib.patches import FancyArrowPatch
-from matplotlib.patheffects import withStroke
 
-from npro_aif.analysis.style import PURPLE, SKY, bare, new_axes
+from npro_aif.analysis.style import (
+    PURPLE,
+    SKY,
+    Axes,
+    FancyArrowPatch,
+    Figure,
+    LinearSegmentedColormap,
+    PolyCollection,
+    bare,
+    new_axes,
+    to_rgba,
+    withStroke,
+)
 from npro_aif.models.doorkey import FORWARD, NO_KEY, tables
 from npro_aif.planning.plan import Plan
 from npro_aif.program.signature import marginalize

@@ -8,10 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.ticker import MaxNLocator
 
-from npro_aif.analysis.style import PALETTE, new_axes
+from npro_aif.analysis.style import PALETTE, Axes, MaxNLocator, new_axes
 from npro_aif.planning.plan import Plan
 
 MARKS = "osD^vP"  # so that the curves differ in more than colour

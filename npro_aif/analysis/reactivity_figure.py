@@ -7,10 +7,8 @@ q(u_t|x_{t-1}) chooses there, the likeliest first.
 from __future__ import annotations
 
 import numpy as np
-from matplotlib.colors import LinearSegmentedColormap
-from matplotlib.figure import Figure
 
-from npro_aif.analysis.style import BLUE, INK
+from npro_aif.analysis.style import BLUE, INK, Figure, LinearSegmentedColormap
 from npro_aif.models.reactivity_maze import CONTROL_LABELS, FULL, GOALS, KNOBS, LOCATION_LABELS, LOCATIONS
 from npro_aif.planning.plan import Plan
 

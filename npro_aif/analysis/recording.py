@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from npro_aif.acting.agent import Agent
 from npro_aif.acting.episodes import Episode, run_episodes
+from npro_aif.extras import missing
 from npro_aif.planning.plan import Plan
 
 if TYPE_CHECKING:
@@ -26,8 +27,10 @@ class Recording(NamedTuple):
 
     def to_arviz(self) -> az.InferenceData:
         """The episode for ArviZ; see :func:`npro_aif.analysis.to_arviz.episode_to_arviz`."""
-        from npro_aif.analysis.to_arviz import episode_to_arviz
-
+        try:
+            from npro_aif.analysis.to_arviz import episode_to_arviz
+        except ImportError as error:
+            raise missing(error, "recording.to_arviz()") from error
         return episode_to_arviz(self.plans, observations=self.observations, episode=self.episode)
 
 

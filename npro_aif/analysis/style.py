@@ -1,13 +1,49 @@
 """What the figures share: the Okabe–Ito palette, which the colour-blind can tell apart, and axes without pyplot.
 
 Figures are plain ``matplotlib.figure.Figure`` objects, so that drawing needs no display and leaves no global state;
-save one with ``axes.figure.savefig(path)``.
+save one with ``axes.figure.savefig(path)``. Matplotlib is imported here, for all of them.
 """
 
 from __future__ import annotations
 
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
+from npro_aif.extras import missing
+
+try:
+    from matplotlib.axes import Axes
+    from matplotlib.collections import PolyCollection
+    from matplotlib.colors import LinearSegmentedColormap, to_rgba
+    from matplotlib.figure import Figure
+    from matplotlib.patches import Circle, FancyArrowPatch, Rectangle
+    from matplotlib.patheffects import withStroke
+    from matplotlib.ticker import MaxNLocator
+except ImportError as error:
+    raise missing(error, "A figure") from error
+
+__all__ = [
+    "BLACK",
+    "BLUE",
+    "FLOOR",
+    "GREEN",
+    "INK",
+    "ORANGE",
+    "PALETTE",
+    "PURPLE",
+    "SKY",
+    "VERMILLION",
+    "YELLOW",
+    "Axes",
+    "Circle",
+    "FancyArrowPatch",
+    "Figure",
+    "LinearSegmentedColormap",
+    "MaxNLocator",
+    "PolyCollection",
+    "Rectangle",
+    "bare",
+    "new_axes",
+    "to_rgba",
+    "withStroke",
+]
 
 # M. Okabe and K. Ito, "Color Universal Design" (2008).
 BLACK, ORANGE, SKY, GREEN, YELLOW, BLUE, VERMILLION, PURPLE = (

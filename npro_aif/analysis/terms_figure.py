@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from matplotlib.axes import Axes
 
-from npro_aif.analysis.style import BLACK, BLUE, GREEN, INK, ORANGE, PURPLE, new_axes
+from npro_aif.analysis.style import BLACK, BLUE, GREEN, INK, ORANGE, PURPLE, Axes, new_axes
 from npro_aif.inference.efe import ExpectedFreeEnergy
 
 COLOURS = {"risk": ORANGE, "ambiguity": PURPLE, "complexity": BLUE, "novelty": GREEN}

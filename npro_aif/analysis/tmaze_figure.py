@@ -9,11 +9,21 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.patches import Circle, FancyArrowPatch, Rectangle
 
-from npro_aif.analysis.style import BLUE, FLOOR, GREEN, INK, ORANGE, bare, new_axes
+from npro_aif.analysis.style import (
+    BLUE,
+    FLOOR,
+    GREEN,
+    INK,
+    ORANGE,
+    Axes,
+    Circle,
+    FancyArrowPatch,
+    Figure,
+    Rectangle,
+    bare,
+    new_axes,
+)
 from npro_aif.models.tmaze import CUE, JUNCTION, LEFT, PLACES, RIGHT, SIDES, START
 from npro_aif.planning.plan import Plan
 

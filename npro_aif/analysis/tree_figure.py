@@ -5,9 +5,7 @@ The width of a line is the probability of going along it.
 
 from __future__ import annotations
 
-from matplotlib.axes import Axes
-
-from npro_aif.analysis.style import BLUE, FLOOR, INK, ORANGE, new_axes
+from npro_aif.analysis.style import BLUE, FLOOR, INK, ORANGE, Axes, new_axes
 from npro_aif.planning.tree import Branch, Tree
 
 COLUMN, ROW = 2.1, 0.62  # inches for each step and each leaf

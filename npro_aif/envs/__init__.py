@@ -1,12 +1,12 @@
-"""The paper's three environments, registered with gymnasium under `npro_aif/`.
+"""The paper's three environments, registered with gymnasium under `npro_aif/` where that is installed.
 
 Their observations are dicts keyed by the observation sites of the model of the same name, so that an agent
-passes them to a belief update as they are.
+passes them to a belief update as they are. DoorKey is MiniGrid's own, and needs it.
 """
 
-import gymnasium as gym
+from typing import Any
 
-from npro_aif.envs.doorkey import DoorKey
+from npro_aif.envs import gym
 from npro_aif.envs.reactivity_maze import ReactivityMaze
 from npro_aif.envs.tmaze import TMaze
 
@@ -22,12 +22,20 @@ _ENTRY_POINTS = {
 def register() -> None:
     """Register the environments with gymnasium; a second call changes nothing.
 
+    >>> import gymnasium
     >>> register()
-    >>> env = gym.make("npro_aif/DoorKey-v0", size=6)
+    >>> env = gymnasium.make("npro_aif/DoorKey-v0", size=6)
     """
-    for name, entry_point in _ENTRY_POINTS.items():
-        if name not in gym.registry:  # a second registration under one name would warn
-            gym.register(id=name, entry_point=entry_point)
+    gym.register(_ENTRY_POINTS)
+
+
+def __getattr__(name: str) -> Any:
+    """DoorKey, once somebody asks for it."""
+    if name == "DoorKey":
+        from npro_aif.envs.doorkey import DoorKey
+
+        return DoorKey
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 register()

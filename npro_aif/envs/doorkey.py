@@ -8,15 +8,11 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-import gymnasium as gym
 import numpy as np
-from gymnasium import spaces
-from minigrid.core.actions import Actions
-from minigrid.core.constants import OBJECT_TO_IDX, STATE_TO_IDX
-from minigrid.core.world_object import Door
-from minigrid.envs import DoorKeyEnv
 
+from npro_aif.envs import gym
 from npro_aif.envs.tmaze import check_action, check_render_mode
+from npro_aif.extras import missing
 from npro_aif.models.doorkey import (
     CELL_SITES,
     CELLS,
@@ -31,6 +27,14 @@ from npro_aif.models.doorkey import (
     state_index,
     theta_index,
 )
+
+try:
+    from minigrid.core.actions import Actions
+    from minigrid.core.constants import OBJECT_TO_IDX, STATE_TO_IDX
+    from minigrid.core.world_object import Door
+    from minigrid.envs import DoorKeyEnv
+except ImportError as error:
+    raise missing(error, "The environment DoorKey") from error
 
 # The model's controls. `drop` is left out (the key's new place would be part of the state), and so is `done`.
 ACTIONS = (Actions.left, Actions.right, Actions.forward, Actions.pickup, Actions.toggle)
@@ -61,9 +65,9 @@ class DoorKey(gym.Env[dict[str, int], int]):
 
     def __init__(self, size: int = 8, max_steps: int = 35, render_mode: str | None = None):
         check_size(size)
-        cells = {site: spaces.Discrete(len(CELLS)) for site in CELL_SITES}
-        self.observation_space = spaces.Dict({**cells, "heading": spaces.Discrete(4)})
-        self.action_space = spaces.Discrete(len(ACTIONS))
+        cells = {site: gym.Discrete(len(CELLS)) for site in CELL_SITES}
+        self.observation_space = gym.Dict({**cells, "heading": gym.Discrete(4)})
+        self.action_space = gym.Discrete(len(ACTIONS))
         self.render_mode = check_render_mode(self, render_mode)
         self.size, self.max_steps = size, max_steps
         self.minigrid = DoorKeyEnv(size=size, agent_view_size=VIEW, render_mode="rgb_array")

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-import gymnasium as gym
 import numpy as np
-from gymnasium import spaces
 
+from npro_aif.envs import gym
 from npro_aif.envs.tmaze import GREEN, GREY, ORANGE, RED, check_action, check_render_mode, draw_theta, paint
 
 NAVIGATION, KNOBS = 5, 5  # locations 0–4, knob values 0–4
@@ -40,8 +39,8 @@ class ReactivityMaze(gym.Env[dict[str, int], int]):
 
     def __init__(self, max_steps: int = 5, render_mode: str | None = None):
         sites = {"cue": 2, "seen_location": NAVIGATION + 2, "seen_knob": KNOBS}
-        self.observation_space = spaces.Dict({site: spaces.Discrete(n) for site, n in sites.items()})
-        self.action_space = spaces.Discrete(8)
+        self.observation_space = gym.Dict({site: gym.Discrete(n) for site, n in sites.items()})
+        self.action_space = gym.Discrete(8)
         self.render_mode = check_render_mode(self, render_mode)
         self.max_steps = max_steps
         self._theta, self._location, self._knob, self._steps = 0, 0, FULL, 0

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-import gymnasium as gym
 import numpy as np
-from gymnasium import spaces
+
+from npro_aif.envs import gym
 
 CUE, START, LEFT_ARM, JUNCTION, RIGHT_ARM = range(5)
 NORTH, EAST, SOUTH, WEST = range(4)
@@ -47,7 +47,7 @@ def draw_theta(rng: np.random.Generator, options: dict[str, Any] | None) -> int:
     return int(theta)
 
 
-def check_render_mode(env: gym.Env[Any, Any], mode: str | None) -> str | None:
+def check_render_mode(env: Any, mode: str | None) -> str | None:
     """`mode` if the environment can draw it, else an error that lists what it can draw."""
     modes = env.metadata["render_modes"]
     if mode is not None and mode not in modes:
@@ -55,7 +55,7 @@ def check_render_mode(env: gym.Env[Any, Any], mode: str | None) -> str | None:
     return mode
 
 
-def check_action(env: gym.Env[Any, Any], action: Any) -> int:
+def check_action(env: Any, action: Any) -> int:
     """`action` as a Python int, refused where the action space does not hold it."""
     control = int(action)  # agents may hand over a zero-dimensional array
     if not env.action_space.contains(control):
@@ -104,8 +104,8 @@ class TMaze(gym.Env[dict[str, int], int]):
     ):
         if not 0 <= cue_accuracy <= 1:
             raise ValueError(f"cue_accuracy: found {cue_accuracy!r}, expected a probability")
-        self.observation_space = spaces.Dict({"cue": spaces.Discrete(2), "place": spaces.Discrete(5)})
-        self.action_space = spaces.Discrete(4)
+        self.observation_space = gym.Dict({"cue": gym.Discrete(2), "place": gym.Discrete(5)})
+        self.action_space = gym.Discrete(4)
         self.render_mode = check_render_mode(self, render_mode)
         self.max_steps = max_steps
         self.cue_accuracy = cue_accuracy

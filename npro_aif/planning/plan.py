@@ -9,6 +9,7 @@ import numpy as np
 from jax import Array
 
 from npro_aif.belief import Belief
+from npro_aif.extras import missing
 from npro_aif.inference.posterior import Posterior
 from npro_aif.numerics import is_concrete
 from npro_aif.planning.choose import TIE_TOLERANCE, Rule
@@ -131,7 +132,10 @@ class Plan(NamedTuple):
 
     def to_arviz(self, key: Array | None = None, num_samples: int = 1000) -> az.InferenceData:
         """The plan for ArviZ: draws with named dimensions, exact tables, the free energy and its terms."""
-        from npro_aif.planning.to_arviz import plan_to_arviz
+        try:
+            from npro_aif.planning.to_arviz import plan_to_arviz
+        except ImportError as error:
+            raise missing(error, "plan.to_arviz()") from error
 
         return plan_to_arviz(self, key, num_samples)
 

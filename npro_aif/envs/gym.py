@@ -1,0 +1,68 @@
+"""What environments take from gymnasium: its own classes where it is installed, and otherwise stand-ins for them.
+
+With a stand-in an environment can be reset and stepped by hand or by an agent as ever; ``gymnasium.make``, wrappers and
+vectors need gymnasium itself (``pip install 'npro-aif[envs]'``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+
+class PlainEnv:
+    """An environment's random numbers, seeded as gymnasium seeds them."""
+
+    def __class_getitem__(cls, _: Any) -> type:
+        return cls
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+        if seed is not None or not hasattr(self, "np_random"):
+            self.np_random = np.random.default_rng(seed)
+
+
+class PlainDiscrete:
+    """The integers from 0 to n − 1.
+
+    >>> PlainDiscrete(2).contains(1), PlainDiscrete(2).contains(2)
+    (True, False)
+    """
+
+    def __init__(self, n: int):
+        self.n = n
+
+    def contains(self, value: Any) -> bool:
+        return isinstance(value, int | np.integer) and 0 <= value < self.n
+
+    def __repr__(self) -> str:
+        return f"Discrete({self.n})"
+
+
+class PlainDict(dict[str, Any]):
+    """Spaces by name."""
+
+    def contains(self, value: Any) -> bool:
+        return isinstance(value, Mapping) and set(value) == set(self) and all(self[k].contains(value[k]) for k in self)
+
+
+Env: Any
+Discrete: Any
+Dict: Any
+try:
+    from gymnasium import Env, registry
+    from gymnasium import register as register_entry
+    from gymnasium.spaces import Dict, Discrete
+except ImportError:
+    Env, Discrete, Dict = PlainEnv, PlainDiscrete, PlainDict
+    registry, register_entry = {}, None
+
+__all__ = ["Dict", "Discrete", "Env", "register"]
+
+
+def register(entry_points: Mapping[str, str]) -> None:
+    """Register environments with gymnasium, where it is installed; a second call changes nothing."""
+    for name, entry_point in entry_points.items():
+        if register_entry is not None and name not in registry:  # a second registration under one name would warn
+            register_entry(id=name, entry_point=entry_point)
