@@ -774,12 +774,17 @@ def trajectories(model: Program, belief: aif.Belief, horizon: int) -> Sums:
         for name, site in first.items()
         if site["type"] == "sample" and not site["is_observed"]
     }
+    for end in (0, -1):  # what a handler in the model fixes does not take another value
+        chosen = _choose({name: jnp.asarray(values[end]) for name, values in latent.items()})
+        with handlers.seed(rng_seed=0), handlers.substitute(substitute_fn=chosen):
+            sites = handlers.trace(model).get_trace(belief, horizon=horizon)
+        latent = {name: values for name, values in latent.items() if int(sites[name]["value"]) == int(values[end])}
     grid = np.meshgrid(*latent.values(), indexing="ij")
     values = {name: jnp.asarray(axis.ravel()) for name, axis in zip(latent, grid, strict=True)}
     kinds = {name: kind(name, site) for name, site in first.items() if site["type"] == "sample"}
 
     def run(assignment: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-        with handlers.seed(rng_seed=0), handlers.substitute(data=assignment):
+        with handlers.seed(rng_seed=0), handlers.substitute(substitute_fn=_choose(assignment)):
             sites = handlers.trace(model).get_trace(belief, horizon=horizon)
         total = {"prior": jnp.zeros(()), "control": jnp.zeros(()), "preference": jnp.zeros(())}
         seen = {}
@@ -796,6 +801,11 @@ def trajectories(model: Program, belief: aif.Belief, horizon: int) -> Sums:
     return Sums(
         numbers["prior"], numbers["control"], numbers["preference"], {k: np.asarray(v) for k, v in seen.items()}
     )
+
+
+def _choose(assignment: dict[str, Any]) -> Callable[[Any], Any]:
+    """Values for the sites that have none yet."""
+    return lambda site: assignment.get(site["name"]) if site["value"] is None else None
 
 
 def kind(name: str, site: dict[str, Any]) -> str:

@@ -36,7 +36,7 @@ def find_signature(model: Callable[..., Any], belief: Belief, horizon: Any) -> t
     times = range(1, int(horizon) + 1)
 
     def run(belief: Belief, horizon: Any, token: Any) -> None:
-        read(model, belief, horizon, lambda kind, name, size: token, token, token, reading, times)
+        read(model, belief, horizon, lambda kind, name, size: token, token, token, reading, times, tables=False)
 
     try:
         jax.eval_shape(run, belief, jnp.asarray(horizon), jnp.asarray(1))
@@ -56,10 +56,9 @@ def find_signature(model: Callable[..., Any], belief: Belief, horizon: Any) -> t
 
 def _check_scalar_shapes(reading: Reading) -> None:
     for draw in reading.draws:
-        batch = jnp.shape(draw.index) if draw.log is None else draw.log.shape[:-1]
-        if batch != ():
+        if draw.batch != ():
             raise ModelError(
-                f"site '{draw.names[0]}': found a batch of distributions of shape {batch} for scalar site values, "
+                f"site '{draw.names[0]}': found a batch of distributions of shape {draw.batch} for scalar site values, "
                 "expected a single row (index the table by every site it depends on)"
             )
     for factor in reading.factors:
@@ -217,7 +216,8 @@ def check_rows(reading: Reading) -> None:
     Probabilities that are negative or do not sum to one, and certain outcomes that are out of range.
     """
     for draw in reading.draws:
-        total, least = (float(fault) for fault in draw.faults)
+        lowest, highest, least = (float(fault) for fault in draw.faults)
+        total = lowest if not abs(lowest - 1) <= abs(highest - 1) else highest
         name = ", ".join(draw.names)
         if draw.index is not None:
             low, high, last = int(draw.index.min()), int(draw.index.max()), draw.sizes[0] - 1

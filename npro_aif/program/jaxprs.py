@@ -38,29 +38,31 @@ def content_name(programs: Iterable[Any]) -> str:
 
 def _add(digest: Any, jaxpr: Any, consts: Iterable[Any]) -> None:
     numbers: dict[Any, int] = {}
-
-    def say(*words: object) -> None:
-        digest.update(repr(words).encode())
+    words: list[str] = []
 
     def name(variable: Any) -> None:
         if isinstance(variable, jax.extend.core.Literal):
             _add_array(digest, variable.val)
+        elif variable in numbers:
+            words.append(f"v{numbers[variable]}")
         else:
-            say(numbers.setdefault(variable, len(numbers)), str(variable.aval))
+            numbers[variable] = len(numbers)
+            words.append(f"{variable.aval.dtype}{variable.aval.shape}")
 
     for const in consts:
         _add_array(digest, const)
     for variable in (*jaxpr.constvars, *jaxpr.invars):
         name(variable)
     for equation in jaxpr.eqns:
-        say(equation.primitive.name)
+        words.append(equation.primitive.name)
         for variable in (*equation.invars, *equation.outvars):
             name(variable)
-        for key, value in sorted(equation.params.items()):
-            say(key)
+        for key, value in equation.params.items():
+            words.append(key)
             _add_param(digest, value)
     for variable in jaxpr.outvars:
         name(variable)
+    digest.update(" ".join(words).encode())
 
 
 def _add_param(digest: Any, value: Any) -> None:

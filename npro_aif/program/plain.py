@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 import numpyro
+import numpyro.distributions as dist
 from jax import Array
 from numpyro.distributions.distribution import Unit
 from numpyro.handlers import block, substitute, trace
@@ -64,6 +65,7 @@ class Found(NamedTuple):
     log: Any = None  # (n, K) log-probabilities, of a site; (n,) of a preference, or of a site of a joint table
     certain: Any = None  # (n,) the certain outcome
     value: Any = None  # (n,) the value that the site had
+    probs: Any = None  # (n, K) in place of the log-probabilities, not normalised
 
 
 def times_of(num_steps: int) -> tuple[int, ...]:
@@ -113,8 +115,31 @@ def run_plainly(
         elif site["type"] == "sample" and isinstance(site["fn"], Unit):
             found[name] = Found(log=jnp.asarray(site["fn"].log_factor))
         elif site["type"] == "sample" and ROLE in site["infer"]:
-            row = rows(site["fn"])
-            found[name] = Found(row.log, row.certain, jnp.asarray(site["value"]))
+            found[name] = _row(site["fn"])._replace(value=jnp.asarray(site["value"]))
+    return found
+
+
+def _row(fn: dist.Distribution) -> Found:
+    """A distribution as NumPyro has it, without any computation where it has numbers; :func:`_logs` does the rest."""
+    if isinstance(fn, dist.CategoricalProbs):
+        return Found(probs=jnp.asarray(fn.probs))
+    if isinstance(fn, dist.CategoricalLogits):
+        return Found(log=jnp.asarray(fn.logits))
+    row = rows(fn)
+    return Found(row.log, row.certain)
+
+
+def _logs(found: Found) -> Found:
+    """What was found as normalised log-probabilities, in NumPy."""
+    found = Found(*(None if array is None else np.asarray(array) for array in found))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        if found.probs is not None:
+            probs = np.asarray(found.probs, float)
+            return found._replace(log=np.log(probs / probs.sum(-1, keepdims=True)))
+        if found.log is not None and found.value is not None:
+            log = np.asarray(found.log, float)
+            log = log - log.max(-1, keepdims=True)
+            return found._replace(log=log - np.log(np.exp(log).sum(-1, keepdims=True)))
     return found
 
 
@@ -127,7 +152,7 @@ class Comparison:
 
     def __init__(self, signature: Signature, reading: Reading, found: dict[str, Found], theta: np.ndarray):
         self.signature, self.reading, self.theta = signature, reading, theta
-        self.found = {name: Found(*(None if a is None else np.asarray(a) for a in f)) for name, f in found.items()}
+        self.found = {name: _logs(site) for name, site in found.items()}
 
     def check(self, values: dict[str, np.ndarray], num_steps: int) -> None:
         """Compare everything, before the rollout and at each step."""

@@ -29,11 +29,10 @@ from npro_aif.program.jaxprs import check_constants, content_name, depends_on_fi
 from npro_aif.program.lines import user_line
 from npro_aif.program.memories import check_loop
 from npro_aif.program.plain import Comparison, Found, assignments, run_plainly
-from npro_aif.program.reader import RUNNING, Reading, empty_reading, read
+from npro_aif.program.reader import RUNNING, Reading, empty_reading, read, takes_elapsed
 from npro_aif.program.signature import Signature, join, split
 from npro_aif.sizes import MOST_FROZEN, SAMPLED_PARAMETERS
 from npro_aif.tables.world import World
-
 
 CHANGING = len(Belief._fields) + 2  # the first arguments of a program: belief, horizon and elapsed steps
 MOST_KNOWN = 64  # programs that are remembered
@@ -90,6 +89,7 @@ class Program(Portable):
             site.name + suffix: site.size for sites, suffix in site_axes(signature).values() for site in sites
         }
         self.sample: np.ndarray | None = None  # the parameters at which a large world was checked; None for all
+        self.takes_elapsed = takes_elapsed(model)
         self.given = False  # whether a handler fixes a parameter or the present state
         self.looks_at_belief = False  # whether more than p(θ) and p(x0|θ) depends on the belief
 
@@ -140,6 +140,10 @@ class Program(Portable):
         """The fixed part when so many steps have passed."""
         if isinstance(elapsed, int) and elapsed == 0:
             return self.fixed
+        if not self.takes_elapsed:
+            if is_concrete(elapsed) and not np.any(np.asarray(elapsed)):
+                return self.fixed
+            raise ValueError(f"elapsed: found {elapsed}, expected 0 of a model that has no argument 'elapsed'")
         return self.fixed._replace(elapsed=np.int32(elapsed) if is_concrete(elapsed) else elapsed)
 
     def example(self) -> World:
@@ -280,7 +284,7 @@ class Program(Portable):
 
     def check_at(self, belief: Belief, horizon: int | Array, elapsed: Any = 0) -> None:
         """Refuse a belief at which the program's tables are no numbers, where they depend on it."""
-        if not (self.looks_at_belief or self.given) or not is_concrete((belief, horizon, elapsed)):
+        if not self.looks_at_numbers or not is_concrete((belief, horizon, elapsed)):
             return
         with jax.core.eval_context():
             world = self.world(belief, horizon, elapsed=elapsed)
@@ -292,6 +296,11 @@ class Program(Portable):
             self._observed_preferences(), jax.tree.leaves(world.observation_preference), strict=True
         ):
             _check_finite(name, tables)
+
+    @property
+    def looks_at_numbers(self) -> bool:
+        """Whether a belief's numbers decide if the program makes sense."""
+        return self.looks_at_belief or self.given
 
     def _observed_preferences(self) -> list[str]:
         """The names of preferences on observations, in the world's order."""

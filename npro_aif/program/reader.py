@@ -24,9 +24,10 @@ from npro_aif.belief import Belief
 from npro_aif.errors import ModelError
 from npro_aif.language import ROLE, SLICE, Role, check_horizon, clock, read_by, sensing
 from npro_aif.numerics import is_concrete
-from npro_aif.program.rows import Rows, check_distribution, fix_outcome, num_categories, probability_rows, rows
+from npro_aif.program.rows import SOUND, Rows, check_distribution, fix_outcome, num_categories, probability_rows, rows
 
 RUNNING = threading.RLock()  # held while a program runs: NumPyro has one stack of handlers for all threads
+NOTHING = Rows(None, None, SOUND)
 PRESENT = "0"  # the time index of the initial state's sites
 FOREIGN = {  # message types of NumPyro that are no part of a planning model, and what to write
     "plate": "only the roles of npro_aif (write several sites instead)",
@@ -45,7 +46,8 @@ class Draw(NamedTuple):
     initial: bool  # drawn before the rollout
     log: Any  # (…, product of sizes) log-probabilities, or None
     index: Any  # (…) the certain outcome, or None (an Array would clash with tuple.index)
-    faults: tuple[Array, Array]  # () the worst row sum, and the least entry (of probabilities)
+    faults: tuple[Any, Any, Any]  # () the least and the largest row sum, and the least entry (of probabilities)
+    batch: tuple[int, ...]  # the shape of what there are rows for
     hidden: bool | None = None  # of a state: what the program says of it
     fixed: tuple[int | None, ...] = ()  # by site, the value that a handler fixes; empty where none is
 
@@ -95,6 +97,7 @@ class Reader(Messenger):
     The rollout's step is called once, with ``t`` for its time; the program was called with ``horizon``.
 
     :param times: the times at which to look what handlers do to a site of the step, which they know by its name.
+    :param tables: whether rows are recorded, and not only what there is.
     """
 
     def __init__(
@@ -104,8 +107,11 @@ class Reader(Messenger):
         horizon: Any,
         reading: Reading,
         times: range = range(0),
+        *,
+        tables: bool = True,
     ):
         super().__init__()
+        self.tables = tables
         self.value = value
         self.t = t
         self.horizon = horizon
@@ -180,8 +186,8 @@ class Reader(Messenger):
         fixed = self._fixed(msg, role.kind, size)
         msg["value"] = self.value(role.kind, name, size)
         msg["is_observed"] = False
-        found = rows(fn)
-        if fixed is not None:
+        found = rows(fn) if self.tables else NOTHING
+        if fixed is not None and self.tables:
             found = fix_outcome(found, size, (fixed,), (size,))
         initial = role.kind == "state" and not self._stepping
         self._record(
@@ -194,6 +200,7 @@ class Reader(Messenger):
                 found.log,
                 found.certain,
                 found.faults,
+                fn.batch_shape,
                 role.hidden,
                 () if fixed is None else (fixed,),
             )
@@ -203,7 +210,7 @@ class Reader(Messenger):
 
     def _joint(self, kind: str, sizes: Mapping[str, int], probs: Any, labels: Mapping[str, Any]) -> dict[str, Any]:
         names, shape = tuple(sizes), tuple(sizes.values())
-        found: Rows = probability_rows(probs)
+        found = probability_rows(probs) if self.tables else NOTHING
         fixed: list[int | None] = []
         values = {}
         for name, size in sizes.items():
@@ -213,12 +220,12 @@ class Reader(Messenger):
             fixed.append(None if msg is None else self._fixed(msg, kind, size))
             values[name] = self.value(kind, full_name, size)
         given = any(value is not None for value in fixed)
-        if given:
+        if given and self.tables:
             found = fix_outcome(found, int(np.prod(shape)), tuple(fixed), shape)
         all_labels = tuple(tuple(labels[n]) if n in labels else None for n in names)
         initial = kind == "state"
-        faults, kept = found.faults, tuple(fixed) if given else ()
-        self._record(Draw(kind, names, shape, all_labels, initial, found.log, None, faults, fixed=kept))
+        batch, kept = jnp.shape(probs)[:-1], tuple(fixed) if given else ()
+        self._record(Draw(kind, names, shape, all_labels, initial, found.log, None, found.faults, batch, fixed=kept))
         return values
 
     def _rollout(self, step: Callable[[Any, Any], Any], carry: Any, horizon: Any) -> Any:
@@ -363,15 +370,17 @@ def read(
     elapsed: Any = 0,
     reading: Reading | None = None,
     times: range = range(0),
+    *,
+    tables: bool = True,
 ) -> Reading:
     """Run ``model`` once with the given values for its sites.
 
     :param elapsed: the steps that have passed, for a model that asks for them.
     :param reading: where to record; a caller that holds it knows how far a failing program came.
-    :param times: see :class:`Reader`.
+    :param times: and ``tables``: see :class:`Reader`.
     """
     reading = empty_reading() if reading is None else reading
-    reader = Reader(value, t, horizon, reading, times)
+    reader = Reader(value, t, horizon, reading, times, tables=tables)
     past = {"elapsed": elapsed} if takes_elapsed(model) else {}
     # NumPyro's own validation would speak before the site is known; check_rows finds the same and names it.
     with RUNNING, sensing(), read_by(reader), reader, numpyro.validation_enabled(False):

@@ -1,4 +1,4 @@
-"""A site's distribution as rows: how many outcomes it has, their log-probabilities or the certain one, and its faults."""
+"""A site's distribution as rows: how many outcomes it has, their log-probabilities or the certain one, its faults."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import numpy as np
 import numpyro.distributions as dist
 from jax import Array
 
-from npro_aif.belief import ROW_SUM_TOLERANCE
 from npro_aif.distributions import DeterministicCategorical
 from npro_aif.errors import ModelError
 from npro_aif.numerics import is_concrete, safe_log
@@ -18,6 +17,7 @@ from npro_aif.numerics import is_concrete, safe_log
 # Sums of float32 rows differ from one by less than this if nothing is wrong; others are divided by their sum, which
 # would otherwise grow from step to step.
 ROUNDING = 2e-6
+SOUND = np.float32(1), np.float32(1), np.float32(0)  # the faults of rows that have none
 
 
 class Rows(NamedTuple):
@@ -25,7 +25,7 @@ class Rows(NamedTuple):
 
     log: Array | None  # (…, K) log-probabilities, or None
     certain: Array | None  # (…) the certain outcome, or None
-    faults: tuple[Array, Array]  # () the worst row sum, and the least entry (of probabilities)
+    faults: tuple[Any, Any, Any]  # () the least and the largest row sum, and the least entry (of probabilities)
 
 
 def check_distribution(name: str, fn: dist.Distribution) -> None:
@@ -74,14 +74,13 @@ def num_categories(name: str, fn: dist.Distribution) -> int:
 
 def rows(fn: dist.Distribution) -> Rows:
     """A discrete distribution as rows; those that miss one by no more than the tolerance are divided by their sum."""
-    sound = jnp.ones(()), jnp.zeros(())
     if isinstance(fn, DeterministicCategorical):
-        return Rows(None, jnp.asarray(fn.index, jnp.int32), sound)
+        return Rows(None, jnp.asarray(fn.index, jnp.int32), SOUND)
     if isinstance(fn, dist.CategoricalProbs):
         return probability_rows(fn.probs)
     if isinstance(fn, dist.CategoricalLogits):
-        return Rows(jax.nn.log_softmax(fn.logits, axis=-1), None, sound)
-    return Rows(jnp.moveaxis(fn.log_prob(fn.enumerate_support(expand=False)), 0, -1), None, sound)
+        return Rows(jax.nn.log_softmax(fn.logits, axis=-1), None, SOUND)
+    return Rows(jnp.moveaxis(fn.log_prob(fn.enumerate_support(expand=False)), 0, -1), None, SOUND)
 
 
 def probability_rows(probs: Any) -> Rows:
@@ -89,10 +88,8 @@ def probability_rows(probs: Any) -> Rows:
     probs = jnp.asarray(probs)
     probs = probs.astype(jnp.promote_types(probs.dtype, jnp.result_type(float)))  # whole numbers, half precision
     total = probs.sum(-1, keepdims=True)
-    off = jnp.abs(total - 1)
-    rescaled = jnp.where((off > ROUNDING) & (off <= ROW_SUM_TOLERANCE), probs / total, probs)
-    worst = total.ravel()[jnp.argmax(jnp.where(jnp.isnan(off), jnp.inf, off))]
-    return Rows(safe_log(rescaled), None, (worst, probs.min()))
+    scaled = probs / jnp.where(jnp.abs(total - 1) > ROUNDING, total, 1)
+    return Rows(safe_log(scaled), None, (total.min(), total.max(), probs.min()))
 
 
 def fix_outcome(found: Rows, size: int, values: tuple[int | None, ...], sizes: tuple[int, ...]) -> Rows:
