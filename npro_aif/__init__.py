@@ -8,7 +8,7 @@ from npro_aif import guides
 from npro_aif.acting.agent import Agent
 from npro_aif.acting.episodes import Episode, Outcomes, run_episodes
 from npro_aif.acting.evaluate import evaluate
-from npro_aif.acting.filter import update_belief
+from npro_aif.acting.filter import Filter, update_belief
 from npro_aif.belief import Belief
 from npro_aif.errors import GuideError, ImpossibleObservation, ModelError
 from npro_aif.inference.augmented import augmented
@@ -42,6 +42,7 @@ __all__ = [
     "DeterministicCategorical",
     "Episode",
     "ExpectedFreeEnergy",
+    "Filter",
     "GuideError",
     "ImpossibleObservation",
     "Marginal",

@@ -11,7 +11,7 @@ import inspect
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -20,9 +20,10 @@ import numpyro
 import numpyro.distributions as dist
 from jax import Array
 from jax.typing import ArrayLike
-from numpyro.distributions import constraints
+from numpyro.distributions.distribution import Unit
 from numpyro.primitives import _PYRO_STACK, apply_stack
 
+from npro_aif.distributions import DeterministicCategorical as DeterministicCategorical  # a part of the language
 from npro_aif.errors import ModelError
 from npro_aif.numerics import is_concrete, normalize
 
@@ -33,59 +34,23 @@ SLICE = "t"  # the clock's reading while one step stands for all times
 class Role(NamedTuple):
     """What a site is in the planning problem."""
 
-    kind: str  # "parameter", "state", "control", "observation" or "sensor" (an observation with plan=False)
+    kind: str  # "parameter", "state", "control", "observation", "sensor" (one with plan=False) or "preference"
     site: str  # the name that the user gave, without the time index
     labels: tuple[str, ...] | None = None
     hidden: bool | None = None  # of a state: whether the policy does not see it
 
 
-class DeterministicCategorical(dist.Distribution):
-    """A categorical that is certain of one outcome: an integer a row instead of a row of probabilities.
+class Expecting(Protocol):
+    """What reads a program: it is told of every site before, and after, the site is drawn."""
 
-    :param index: the outcome, an integer array of any batch shape.
-    :param num_categories: the number of categories.
+    def expect(self, full_name: str) -> None: ...
 
-    >>> import jax.numpy as jnp
-    >>> DeterministicCategorical(jnp.array([2, 0]), 3).log_prob(jnp.array([2, 1])).tolist()
-    [0.0, -inf]
-    """
-
-    arg_constraints: ClassVar = {"index": constraints.nonnegative_integer}
-    has_enumerate_support = True
-    pytree_data_fields = ("index",)
-    pytree_aux_fields = ("num_categories",)
-
-    def __init__(self, index: ArrayLike, num_categories: int, *, validate_args: bool | None = None):
-        if not jnp.issubdtype(jnp.result_type(index), jnp.integer):
-            raise ModelError(f"DeterministicCategorical: index must be integers, found {jnp.result_type(index)}")
-        if is_concrete(index) and np.size(index):
-            low, high = int(np.min(np.asarray(index))), int(np.max(np.asarray(index)))
-            if low < 0 or high >= num_categories:
-                raise ModelError(
-                    f"DeterministicCategorical: index runs over {low}..{high}, "
-                    f"expected 0..{num_categories - 1} (num_categories={num_categories})"
-                )
-        self.index = index
-        self.num_categories = int(num_categories)
-        super().__init__(batch_shape=jnp.shape(index), validate_args=validate_args)
-
-    @constraints.dependent_property(is_discrete=True, event_dim=0)
-    def support(self) -> constraints.Constraint:
-        return constraints.integer_interval(0, self.num_categories - 1)
-
-    def sample(self, key: Array | None, sample_shape: tuple[int, ...] = ()) -> Array:
-        return jnp.broadcast_to(jnp.asarray(self.index), sample_shape + self.batch_shape)
-
-    def log_prob(self, value: ArrayLike) -> Array:
-        return jnp.where(jnp.asarray(value) == self.index, 0.0, -jnp.inf)
-
-    def enumerate_support(self, expand: bool = True) -> Array:
-        values = jnp.arange(self.num_categories).reshape((-1,) + (1,) * len(self.batch_shape))
-        return jnp.broadcast_to(values, values.shape[:1] + self.batch_shape) if expand else values
+    def arrived(self, full_name: str) -> None: ...
 
 
 _CLOCK: ContextVar[int | str] = ContextVar("npro_aif_clock", default=0)
 _SENSING: ContextVar[bool] = ContextVar("npro_aif_sensing", default=False)
+_READER: ContextVar[Expecting | None] = ContextVar("npro_aif_reader", default=None)
 
 
 @contextlib.contextmanager
@@ -100,6 +65,11 @@ def _set(variable: ContextVar, value: Any) -> Iterator[None]:
 def clock(value: int | str) -> contextlib.AbstractContextManager[None]:
     """Let the sites drawn inside carry the time index ``value``."""
     return _set(_CLOCK, value)
+
+
+def read_by(reader: Expecting | None) -> contextlib.AbstractContextManager[None]:
+    """Tell ``reader`` of the sites drawn inside: it then knows of those that a handler hides from it."""
+    return _set(_READER, reader)
 
 
 def sensing() -> contextlib.AbstractContextManager[None]:
@@ -293,7 +263,18 @@ def preference(name: str, log_factor: ArrayLike) -> None:
     {'goal_1': 0.0, 'goal_2': 4.0}
     """
     _inside("preference", name)
-    numpyro.factor(f"{name}_{_CLOCK.get()}", log_factor)
+    _check_name("preference", name)
+    try:
+        log = jnp.asarray(log_factor)
+    except (TypeError, ValueError) as error:
+        raise ModelError(f"preference '{name}': found {log_factor!r}, expected a number") from error
+    if not (jnp.issubdtype(log.dtype, jnp.number) or log.dtype == bool) or jnp.issubdtype(
+        log.dtype, jnp.complexfloating
+    ):
+        raise ModelError(f"preference '{name}': found {log.dtype}, expected real numbers")
+    unit = Unit(log)  # as of numpyro.factor, with a role
+    infer = {"is_auxiliary": True, ROLE: Role("preference", name)}
+    _sample(f"{name}_{_CLOCK.get()}", unit, infer, obs=unit.sample(None))
 
 
 def rollout(step: Callable[[Any, Any], Any], carry: Any, horizon: int | Array) -> Any:
@@ -362,9 +343,27 @@ def _inside(what: str, name: str) -> None:
 def _draw(
     kind: str, name: str, fn: dist.Distribution, labels: Sequence[str] | None = None, hidden: bool | None = None
 ) -> Array:
+    _check_name("site", name)
+    if not isinstance(fn, dist.Distribution):
+        raise ModelError(f"site '{name}': found {type(fn).__name__}, expected a NumPyro distribution")
     role = Role(kind, name, None if labels is None else tuple(labels), hidden)
     full_name = name if kind == "parameter" else f"{name}_{_CLOCK.get()}"
-    return numpyro.sample(full_name, fn, infer={ROLE: role})  # a fresh dict: handlers write into it
+    return _sample(full_name, fn, {ROLE: role})  # a fresh dict: handlers write into it
+
+
+def _sample(full_name: str, fn: dist.Distribution, infer: dict[str, Any], obs: Any = None) -> Array:
+    reader = _READER.get()
+    if reader is None:
+        return numpyro.sample(full_name, fn, obs=obs, infer=infer)
+    reader.expect(full_name)
+    value = numpyro.sample(full_name, fn, obs=obs, infer=infer)
+    reader.arrived(full_name)
+    return value
+
+
+def _check_name(what: str, name: object) -> None:
+    if not isinstance(name, str) or not name:
+        raise ModelError(f"{what} {name!r}: found no name, expected a string that is not empty")
 
 
 def _draw_joint(

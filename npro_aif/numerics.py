@@ -5,6 +5,7 @@ zero and passes no NaN into a gradient.
 """
 
 import functools
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -36,6 +37,21 @@ def neg_entropy(p: Array) -> Array:
     """p log p, elementwise, with 0 log 0 = 0."""
     positive = p > 0
     return jnp.where(positive, p * jnp.log(jnp.where(positive, p, 1.0)), 0.0)
+
+
+@jax.custom_jvp
+def without_gradient(x: Array) -> Array:
+    """The same numbers, through which nobody can differentiate: where a gradient would be wrong it is refused."""
+    return x
+
+
+@without_gradient.defjvp
+def _without_gradient_jvp(primals: Any, tangents: Any) -> Any:
+    raise ValueError(
+        "gradient: found a derivative through a planner (or a free energy whose epistemic costs are held fixed) with respect "
+        "to the belief, which is not what it looks like; expected none: compare plans by finite differences, or use "
+        'Active(gradient="through") as a loss'
+    )
 
 
 @jax.custom_jvp

@@ -138,8 +138,10 @@ class Agent(Portable):
     def observe(self, observation: Observation) -> None:
         """Update the belief with the last control and what was observed then, without choosing what to do next."""
         belief, step, control, *_ = self.state
-        seen: Any = {} if observation is None else observation
-        belief = self.filter(belief, control, seen, ignore_impossible=self.ignore_impossible, step=step)
+        elapsed = max(step - 1, 0) if self.filter.program.takes_elapsed else 0
+        belief = self.filter(
+            belief, control, observation, ignore_impossible=self.ignore_impossible, step=step, elapsed=elapsed
+        )
         self.state = self.state._replace(belief=belief)
 
     @property
@@ -187,7 +189,7 @@ class Agent(Portable):
             Situation(
                 state.belief,
                 state.control,
-                {} if seen is None else seen,
+                seen,
                 state.plans[-1] if self.warm_start and state.plans else None,
             )
             for state, seen in zip(states, observations, strict=True)
@@ -216,7 +218,11 @@ class Agent(Portable):
         """The horizon of the plan at a step."""
         if self.max_steps is None:
             return self.horizon
-        return min(self.horizon, max(1, self.max_steps - step))
+        if step >= self.max_steps:
+            raise ValueError(
+                f"act: found step {step} of an episode, expected at most max_steps={self.max_steps}; begin another with reset()"
+            )
+        return min(self.horizon, self.max_steps - step)
 
     def _by_site(self, control: int) -> Control:
         sites = self.signature.control

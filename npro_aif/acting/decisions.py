@@ -60,6 +60,7 @@ class Decider:
     ):
         self.planner, self.horizon, self.ignore_impossible = planner, horizon, ignore_impossible
         self.by_cost = by_cost
+        self._elapsed = 0  # the steps that have passed, for a model that asks for them
         functions = planner.functions_for(belief, horizon)
         self.filter = Filter(functions.program)
         self.fused: Fused | None = None
@@ -84,6 +85,7 @@ class Decider:
         :param whole: plans are asked for, not only q(u_1).
         :param solutions: problems that were solved before, and where to keep new ones.
         """
+        self._elapsed = step if self.filter.program.takes_elapsed else 0
         if self.fused is not None and len(situations) == 1 and solutions is None:
             decision = self._fused(situations[0], horizon, key, (seed, step), whole=whole)
             if decision is not None:
@@ -106,7 +108,15 @@ class Decider:
     ) -> Decision | None:
         """See and plan in one call; None if what was observed is impossible, which the filter then tells."""
         result = self.fused(  # type: ignore[misc]
-            now.belief, now.control, now.observation, horizon, key, key_name, now.plan, whole=whole
+            now.belief,
+            now.control,
+            now.observation,
+            horizon,
+            key,
+            key_name,
+            now.plan,
+            whole=whole,
+            elapsed=self._elapsed,
         )
         if result is None:
             return None
@@ -129,7 +139,12 @@ class Decider:
             case = id(now.belief), now.control, seen
             if case not in known:
                 known[case] = self.filter(
-                    now.belief, now.control, now.observation, ignore_impossible=self.ignore_impossible, step=step
+                    now.belief,
+                    now.control,
+                    now.observation,
+                    ignore_impossible=self.ignore_impossible,
+                    step=step,
+                    elapsed=max(self._elapsed - 1, 0),
                 )
             beliefs.append(known[case])
         return beliefs
@@ -142,8 +157,8 @@ class Decider:
 
         def solve(belief: Belief) -> np.ndarray:
             if self.by_cost:
-                return -np.asarray(self.planner.first_cost(key, belief, horizon))
-            return np.asarray(self.planner.first_control(key, belief, horizon))
+                return -np.asarray(self.planner.first_cost(key, belief, horizon, elapsed=self._elapsed))
+            return np.asarray(self.planner.first_control(key, belief, horizon, elapsed=self._elapsed))
 
         return self._each(solve, beliefs, beliefs)
 
@@ -159,7 +174,7 @@ class Decider:
         problems = {(id(b), id(now.plan)): (b, now.plan) for now, b in zip(situations, beliefs, strict=True)}
 
         def solve(problem: tuple[Belief, Plan | None]) -> Plan:
-            return jax.block_until_ready(self.planner(key, problem[0], horizon, problem[1]))
+            return jax.block_until_ready(self.planner(key, problem[0], horizon, problem[1], elapsed=self._elapsed))
 
         solutions = Solutions() if solutions is None else solutions
         fresh = list(problems.values())
@@ -185,7 +200,9 @@ class Decider:
         """One batch of plans, and the seconds that it took."""
         start = time.perf_counter()
         stacked = jax.tree.map(lambda *leaves: np.stack(leaves), *beliefs)
-        plans = jax.block_until_ready(self.planner.batch(jnp.stack([key] * len(beliefs)), stacked, horizon))
+        plans = jax.block_until_ready(
+            self.planner.batch(jnp.stack([key] * len(beliefs)), stacked, horizon, elapsed=self._elapsed)
+        )
         return plans, time.perf_counter() - start
 
     def _each(

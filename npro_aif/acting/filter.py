@@ -33,15 +33,26 @@ class Part(NamedTuple):
 
 
 class Filter(Portable):
-    """Belief updates with one program, compiled once.
+    """Belief updates with a model as it is now: read once, compiled once, for as many updates as are wanted.
 
-    :param program: the model as it was read.
+    :param model: a model; or a program that was read before, without a belief.
+    :param belief: any belief of the model.
+
+    >>> from npro_aif.models.tmaze import tmaze, initial_belief, SOUTH
+    >>> update = Filter(tmaze, initial_belief())
+    >>> update(initial_belief(), SOUTH, {"cue": 1, "place": 0}).parameter.tolist()
+    [0.0, 1.0]
     """
 
     transient = ("_update",)
 
-    def __init__(self, program: Program):
-        self.program = program
+    def __init__(self, model: Callable[..., Any] | Program, belief: Belief | None = None):
+        program: Any = model
+        if belief is not None:
+            program = program_of(model, belief, 1)  # type: ignore[arg-type]
+        elif not hasattr(model, "signature"):
+            raise ValueError("belief: found None, expected any belief of the model: aif.Filter(model, belief)")
+        self.program: Program = program
         self.sites: tuple[Site, ...] = program.signature.observation + program.signature.sensor
         at_once = max(1, MOST_UPDATED // program.signature.num_states)
         self._at_once = 1 << (at_once.bit_length() - 1)  # how many parameters go together: a power of two
@@ -54,16 +65,18 @@ class Filter(Portable):
         self,
         belief: Belief,
         control: int | Mapping[str, int] | None,
-        observation: int | Mapping[str, int],
+        observation: int | Mapping[str, int] | None,
         *,
         ignore_impossible: bool = False,
         step: int | None = None,
+        elapsed: int = 0,
     ) -> Belief:
         """The belief after a control and what was observed then; see :func:`update_belief`."""
+        check_belief(belief, self.program.signature)
         move, seen = self.flat(control, observation)
         support = self._support(np.asarray(belief.parameter))
         while True:
-            updated, possible = self._update(self.program.fixed, belief, support, move, seen)
+            updated, possible = self._update(self.program.at(elapsed), belief, support, move, seen)
             impossible = ~np.asarray(possible)
             if not impossible.any():
                 return updated
@@ -74,20 +87,28 @@ class Filter(Portable):
             if not ignore_impossible:
                 when = "" if step is None else f" at step {step}"
                 raise ImpossibleObservation(
-                    f"site '{site.name}'{when}: observed {site.label(value)} ({value}), to which the model gives "
-                    "probability zero under the current belief"
+                    f"site '{site.name}'{when}: observed {site.label(value)}{f' ({value})' * bool(site.labels)}, to which "
+                    "the model gives probability zero under the current belief; ignore_impossible=True leaves such an "
+                    "observation out"
                 )
             seen = np.where(np.arange(len(seen)) == first, np.int32(UNSEEN), seen)  # and all the others again
 
     def flat(
-        self, control: int | Mapping[str, int] | None, observation: int | Mapping[str, int]
+        self, control: int | Mapping[str, int] | None, observation: int | Mapping[str, int] | None
     ) -> tuple[np.int32, np.ndarray]:
         """The control and, in the order of the sites, what was observed, as numbers for :meth:`bayes`."""
         move = UNMOVED if control is None else flat_index(control, self.program.signature.control, "control")
         return np.int32(move), np.asarray(self._observed(observation), np.int32)
 
-    def _observed(self, observation: int | Mapping[str, int]) -> list[int]:
+    def _observed(self, observation: int | Mapping[str, int] | None) -> list[int]:
         """What was observed, in the order of the sites; sites that are not mentioned were not observed."""
+        if observation is None:
+            return [UNSEEN] * len(self.sites)
+        if isinstance(observation, Mapping) and not observation and self.sites:
+            names = [site.name for site in self.sites]
+            raise ValueError(
+                f"observation: found an empty dict, expected some of the sites {names}, or None for nothing"
+            )
         if not isinstance(observation, Mapping):
             if len(self.sites) != 1:
                 names = [site.name for site in self.sites]
@@ -187,18 +208,22 @@ def update_belief(
     model: Callable[..., Any],
     belief: Belief,
     control: int | Mapping[str, int] | None,
-    observation: int | Mapping[str, int],
+    observation: int | Mapping[str, int] | None,
     *,
     ignore_impossible: bool = False,
     step: int | None = None,
+    elapsed: int = 0,
 ) -> Belief:
     """The joint belief after a control and an observation, by exact Bayes.
 
+    The model is read anew at every call, so that a table that has changed counts; :class:`Filter` reads it once.
+
     :param control: what was done, a flat index or a dict by site; None for the observation before the first move.
     :param observation: what was observed then: a dict by site (``plan=False`` sites too; sites left out were not
-        observed), or an index where the model has one observation site.
+        observed), or an index where the model has one observation site; None for nothing.
     :param ignore_impossible: leave out an observation that the model thinks impossible, instead of raising.
     :param step: the time, for the message.
+    :param elapsed: the steps that had passed before the control, for a model with an argument ``elapsed``.
 
     >>> from npro_aif.models.tmaze import tmaze, initial_belief, SOUTH
     >>> belief = update_belief(tmaze, initial_belief(), SOUTH, {"cue": 1, "place": 0})
@@ -206,9 +231,8 @@ def update_belief(
     [0.0, 1.0]
     """
     program = program_of(model, belief, 1)
-    check_belief(belief, program.signature)
     update = _filter_of(program)
-    return update(belief, control, observation, ignore_impossible=ignore_impossible, step=step)
+    return update(belief, control, observation, ignore_impossible=ignore_impossible, step=step, elapsed=elapsed)
 
 
 @functools.lru_cache(maxsize=64)

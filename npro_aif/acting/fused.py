@@ -47,14 +47,16 @@ class Fused:
         warm: Plan | None,
         *,
         whole: bool,
+        elapsed: int = 0,
     ) -> tuple[Belief, Plan | Array] | None:
         """The next belief, and the plan or (if not ``whole``) q(u_1); None if what was observed is impossible.
 
         :param key: for the solver.
         :param key_name: what tells this key from others; first values are drawn once for each.
         :param warm: the plan made one step earlier, to start from.
+        :param elapsed: the steps that have passed, for a model that asks for them.
         """
-        fixed = self.functions.program.fixed
+        fixed, before = self.functions.program.at(elapsed), np.int32(max(elapsed - 1, 0))
         move, seen = self.update.flat(control, observation)
         if warm is not None:
             first = self.functions.continued(warm)
@@ -62,12 +64,15 @@ class Fused:
             first = self._cold[key_name]
         else:
             first = self._cold[key_name] = self._first(fixed, belief, key)
-        belief, possible, result = self._call(fixed, belief, move, seen, np.int32(horizon), key, first, whole=whole)
+        belief, possible, result = self._call(
+            fixed, before, belief, move, seen, np.int32(horizon), key, first, whole=whole
+        )
         return (belief, result) if np.asarray(possible).all() else None
 
     def _decide(
         self,
         fixed: Fixed,
+        before: Array,
         belief: Belief,
         control: Array,
         seen: Array,
@@ -77,11 +82,11 @@ class Fused:
         *,
         whole: bool,
     ) -> tuple[Belief, Array, Plan | Array]:
-        belief, possible = self.update.bayes(fixed, belief, None, control, seen)
+        belief, possible = self.update.bayes(fixed._replace(elapsed=before), belief, None, control, seen)
         world = self.functions.program.bind(fixed, belief, horizon).routed()
         solution = self.functions.solution(world, key, first)
         if whole:
-            return belief, possible, self.functions.plan_of(world, solution, None, belief)
+            return belief, possible, self.functions.plan_of(world, solution, None, belief, fixed.elapsed)
         if self.by_cost:
             return belief, possible, -self.functions.cost_of(world, solution)
         return belief, possible, solution.posterior.first_control(world)

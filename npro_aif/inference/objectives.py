@@ -21,10 +21,15 @@ from numpyro.infer.elbo import ELBO
 from npro_aif.inference.epistemic import COSTS, EpistemicCosts, EpistemicPriors, epistemic_priors
 from npro_aif.inference.generic import generic_posterior
 from npro_aif.inference.posterior import Part, Posterior, Terms
-from npro_aif.numerics import is_concrete
+from npro_aif.numerics import is_concrete, without_gradient
 from npro_aif.tables.world import World
 
 TERMS = ("risk", "ambiguity", "novelty", "complexity", "plan_prior", "correction", "normalizer")
+
+
+def _held(argument: Any) -> Any:
+    """An argument of a model, through which nobody can differentiate."""
+    return argument if is_concrete(argument) else without_gradient(argument)
 
 
 class Objective(ELBO):
@@ -125,6 +130,8 @@ class Objective(ELBO):
         **kwargs: Any,
     ) -> Array:
         """F of the guide with the parameters ``param_map``; the key is not used."""
+        if self.epistemic and self.gradient == "fixed":  # costs that are held say nothing of other beliefs
+            args, kwargs = jax.tree.map(_held, (args, kwargs))
         own = getattr(guide, "world_and_posterior", None)  # a table guide knows a faster way
         if own is not None:
             return self.free_energy(*own(model, param_map, *args, **kwargs))

@@ -79,6 +79,8 @@ class Rule:
             chosen = self.best_rows(rows, None if words is None else words.tolist())
             return chosen.reshape(shape).astype(np.int32)
 
+        if key is not None:
+            check_key(key, "key")
         words = None if key is None else jax.random.key_data(key)
         if is_concrete(probs, words):
             return jnp.asarray(choose(np.asarray(probs), None if words is None else np.asarray(words)))
@@ -86,6 +88,14 @@ class Rule:
         return jax.pure_callback(choose, result, probs, words, vmap_method="sequential")
 
 
+def check_key(key: object, name: str = "rng_key") -> None:
+    """Refuse what is no random key."""
+    dtype = getattr(key, "dtype", None)
+    if dtype is None or not (jnp.issubdtype(dtype, jax.dtypes.prng_key) or dtype == jnp.uint32):
+        raise ValueError(f"{name}: found {key!r}, expected a random key, such as jax.random.key(0)")
+
+
 def key_words(key: Array) -> tuple[int, ...]:
     """A key as plain numbers."""
+    check_key(key, "key")
     return tuple(np.asarray(jax.random.key_data(key)).tolist())

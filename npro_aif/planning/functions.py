@@ -94,7 +94,7 @@ class Functions:
     ) -> Plan:
         """A plan from a belief, for the parameters of a support (all where there is none)."""
         world, solution = self._solved(fixed, support, belief, horizon, key, start)
-        return self.plan_of(world, solution, support, belief)
+        return self.plan_of(world, solution, support, belief, fixed.elapsed)
 
     def first_control(
         self, fixed: Fixed, support: Support | None, belief: Belief, horizon: Array, key: Array, start: WarmStart
@@ -132,7 +132,9 @@ class Functions:
         self.num_traces += 1
         return self.solver.solve(Problem(world, self.guide, self.objective, self.num_steps), key, first)
 
-    def plan_of(self, world: World, solution: Solution, support: Support | None, belief: Belief) -> Plan:
+    def plan_of(
+        self, world: World, solution: Solution, support: Support | None, belief: Belief, elapsed: Array
+    ) -> Plan:
         """The plan that a solution is."""
         every = jnp.arange(self.program.signature.num_parameters)
         theta, valid = support if support is not None else (every, every >= 0)
@@ -153,6 +155,7 @@ class Functions:
             theta=theta,
             valid=valid,
             origin=self.origin,
+            elapsed=jnp.asarray(elapsed),
         )
 
     # --- Many at once ---
@@ -164,9 +167,10 @@ class Functions:
         beliefs: Belief,
         warm: Plan | None,
         horizon: int | Array,
+        elapsed: int | Array = 0,
     ) -> Plan:
         """Plans from beliefs whose supports have one size, batched: small ones together, large ones one by one."""
-        count, fixed = len(supports), self.program.fixed
+        count, fixed = len(supports), self.program.at(elapsed)
         starts = [self.warm_start(s, None if warm is None else rows(warm, i)) for i, s in enumerate(supports)]
         beliefs, horizon = typed_arguments(beliefs, horizon)
         if not is_vectorized(*self.shape(supports[0])):

@@ -12,9 +12,10 @@ from npro_aif.belief import Belief
 from npro_aif.extras import missing
 from npro_aif.inference.posterior import Posterior
 from npro_aif.numerics import is_concrete
-from npro_aif.planning.choose import TIE_TOLERANCE, Rule
+from npro_aif.planning.choose import TIE_TOLERANCE, Rule, check_key
 from npro_aif.planning.origin import Origin
 from npro_aif.planning.sampling import draw
+from npro_aif.planning.summary import summarize
 from npro_aif.planning.support import Support
 from npro_aif.planning.tree import Tree, make_tree
 from npro_aif.program.signature import Signature, marginalize, split
@@ -56,6 +57,10 @@ class Plan(NamedTuple):
     theta: Array  # (K,) the parameters that were considered (flat)
     valid: Array  # (K,) which of them are not padding
     origin: Origin
+    elapsed: Array | int = 0  # () the steps that had passed before it
+
+    def __repr__(self) -> str:
+        return summarize(self)
 
     @property
     def signature(self) -> Signature:
@@ -110,7 +115,7 @@ class Plan(NamedTuple):
 
     def world(self) -> World:
         """The tables that the plan was made with."""
-        return self.origin.program.world(self.belief, self.horizon, self.theta, self.valid)
+        return self.origin.program.world(self.belief, self.horizon, self.theta, self.valid, self.elapsed)
 
     def complete(self) -> Posterior:
         """The whole posterior as tables."""
@@ -118,9 +123,10 @@ class Plan(NamedTuple):
 
     def sample(self, key: Array, num_samples: int) -> dict[str, Array]:
         """Draws from the posterior by site: (n,) for parameters, (n, T+1) for states, (n, T) for the others."""
+        check_key(key, "key")
         return draw(
             self.origin,
-            self.origin.program.fixed,
+            self.origin.program.at(self.elapsed),
             self.belief,
             self.horizon,
             Support(self.theta, self.valid),

@@ -16,9 +16,10 @@ from npro_aif.errors import GuideError
 from npro_aif.guides import GenericGuide, TableGuide, TemporalGuide
 from npro_aif.inference.objectives import Active, Objective
 from npro_aif.language import check_horizon, declared_horizon
-from npro_aif.numerics import is_concrete
+from npro_aif.numerics import is_concrete, without_gradient
 from npro_aif.pickling import Portable
 from npro_aif.planning.batches import join, rows
+from npro_aif.planning.choose import check_key
 from npro_aif.planning.describe import describe
 from npro_aif.planning.functions import Functions, typed_arguments
 from npro_aif.planning.origin import model_name
@@ -81,49 +82,82 @@ class Planner(Portable):
         return sum(functions.num_traces for functions in self._functions.values())
 
     def __call__(
-        self, rng_key: Array, belief: Belief, horizon: int | Array | None = None, warm: Plan | None = None
+        self,
+        rng_key: Array,
+        belief: Belief,
+        horizon: int | Array | None = None,
+        warm: Plan | None = None,
+        *,
+        elapsed: int | Array = 0,
     ) -> Plan:
         """Plan from a belief.
 
         :param horizon: how many steps to look ahead, at most ``max_horizon``.
         :param warm: the plan made one step earlier; its posterior, shifted by one step, is where the solver starts.
+        :param elapsed: the steps that have passed, for a model with an argument ``elapsed``.
         """
-        plan = self.solve(rng_key, belief, horizon, warm)
+        plan = self.solve(rng_key, belief, horizon, warm, elapsed=elapsed)
         return trim(plan, plan.horizon) if is_concrete(plan.horizon) else plan
 
     def solve(
-        self, rng_key: Array, belief: Belief, horizon: int | Array | None = None, warm: Plan | None = None
+        self,
+        rng_key: Array,
+        belief: Belief,
+        horizon: int | Array | None = None,
+        warm: Plan | None = None,
+        *,
+        elapsed: int | Array = 0,
     ) -> Plan:
         """As a call, but the plan's arrays keep the length of ``max_horizon``, whatever the horizon."""
-        functions, arguments = self._arguments(rng_key, belief, horizon, warm)
+        functions, arguments = self._arguments(rng_key, belief, horizon, warm, elapsed)
         return functions.solve(*arguments)
 
-    def first_control(self, rng_key: Array, belief: Belief, horizon: int | Array | None = None) -> Array:
+    def first_control(
+        self, rng_key: Array, belief: Belief, horizon: int | Array | None = None, *, elapsed: int | Array = 0
+    ) -> Array:
         """q(u_1) of the plan, (U,): all that acting needs, in less time than a plan with its marginals."""
-        functions, arguments = self._arguments(rng_key, belief, horizon, None)
+        functions, arguments = self._arguments(rng_key, belief, horizon, None, elapsed)
         return functions.decide(functions.size(arguments[1]), *arguments)
 
-    def first_cost(self, rng_key: Array, belief: Belief, horizon: int | Array | None = None) -> Array:
+    def first_cost(
+        self, rng_key: Array, belief: Belief, horizon: int | Array | None = None, *, elapsed: int | Array = 0
+    ) -> Array:
         """What each first control of the plan costs, (U,): ``plan.control_cost`` without the plan."""
-        functions, arguments = self._arguments(rng_key, belief, horizon, None)
+        functions, arguments = self._arguments(rng_key, belief, horizon, None, elapsed)
         return functions.cost(functions.size(arguments[1]), *arguments)
 
     def _arguments(
-        self, rng_key: Array, belief: Belief, horizon: int | Array | None, warm: Plan | None
+        self,
+        rng_key: Array,
+        belief: Belief,
+        horizon: int | Array | None,
+        warm: Plan | None,
+        elapsed: int | Array,
     ) -> tuple[Functions, tuple[Any, ...]]:
         """The compiled functions for a problem, and their arguments."""
+        check_key(rng_key)
         horizon = self._horizon(horizon)
         functions = self._of(belief, horizon)
         check_belief(belief, functions.program.signature)
         belief, horizon = typed_arguments(belief, horizon)
+        functions.program.check_at(belief, horizon, elapsed)
+        belief = belief if is_concrete(belief) else Belief(*map(without_gradient, belief))
         if self.guide.checks_beliefs and is_concrete(belief):
             self.guide.check(functions.program.world(belief, horizon), functions.num_steps)
         belief = self._thinned(belief)
         support = functions.support(belief)
         start = functions.warm_start(support, warm)
-        return functions, (functions.program.fixed, support, belief, horizon, rng_key, start)
+        return functions, (functions.program.at(elapsed), support, belief, horizon, rng_key, start)
 
-    def batch(self, keys: Array, beliefs: Belief, horizon: int | Array | None = None, warm: Plan | None = None) -> Plan:
+    def batch(
+        self,
+        keys: Array,
+        beliefs: Belief,
+        horizon: int | Array | None = None,
+        warm: Plan | None = None,
+        *,
+        elapsed: int | Array = 0,
+    ) -> Plan:
         """Plan from many beliefs at once: every array of the plan gets a leading batch axis.
 
         Beliefs with supports of one size are planned together, so that one with many parameters does not make the
@@ -133,7 +167,9 @@ class Planner(Portable):
         :param beliefs: a :class:`Belief` whose arrays have a leading axis B.
         :param horizon: how many steps to look ahead, the same for all.
         :param warm: the batched plan made one step earlier, to start from.
+        :param elapsed: the steps that have passed, for a model with an argument ``elapsed``.
         """
+        check_key(keys, "keys")
         if jnp.ndim(keys) != (1 if jnp.issubdtype(keys.dtype, jax.dtypes.prng_key) else 2):  # older keys are rows
             raise ValueError(f"keys: found shape {jnp.shape(keys)}, expected several, as jax.random.split makes them")
         check_type(beliefs, "beliefs")
@@ -149,8 +185,13 @@ class Planner(Portable):
         horizon = self._horizon(horizon)
         functions = self._of(Belief(beliefs.parameter[0], beliefs.state[0]), horizon)
         if not is_concrete((beliefs, warm)):
-            return jax.vmap(lambda key, belief, warm: self.solve(key, belief, horizon, warm))(keys, beliefs, warm)
+            return jax.vmap(lambda key, belief, warm: self.solve(key, belief, horizon, warm, elapsed=elapsed))(
+                keys, beliefs, warm
+            )
         check_beliefs(beliefs, functions.program.signature)
+        if functions.program.looks_at_numbers:
+            for row in zip(*beliefs, strict=True):
+                functions.program.check_at(Belief(*row), horizon, elapsed)
         beliefs = jax.tree.map(np.asarray, self._thinned(beliefs))
         supports = [functions.support(Belief(*row)) for row in zip(beliefs.parameter, beliefs.state, strict=True)]
         places: dict[int, list[int]] = {}
@@ -159,7 +200,9 @@ class Planner(Portable):
         parts = []
         for place in places.values():
             own_keys, own_beliefs, own_warm = rows((keys, beliefs, warm), place)
-            group = functions.plan_group([supports[i] for i in place], own_keys, own_beliefs, own_warm, horizon)
+            group = functions.plan_group(
+                [supports[i] for i in place], own_keys, own_beliefs, own_warm, horizon, elapsed
+            )
             parts.append((np.asarray(place), group))
         plans = join(parts, functions.tables)
         return trim(plans, horizon, axis=1) if is_concrete(horizon) else plans

@@ -1,62 +1,64 @@
-"""Checks of a program before anything is compiled: its sites, its use of values, its carry, its belief.
+"""Checks of a program before anything is compiled: its sites, its use of values, its carry, its numbers, its belief.
 
-The checks run the program with scalars, as plain NumPyro would: first abstractly, to find the sites, then at
-a few random assignments, to see that evaluating whole tables at once gave the same rows.
+The program runs with scalars, abstractly, to find the sites; that its tables are what plain NumPyro says is seen in
+:mod:`npro_aif.program.plain`.
 """
 
 from __future__ import annotations
 
 import contextlib
 import functools
-import traceback
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
 
 from npro_aif.belief import ROW_SUM_TOLERANCE, Belief, check_numbers, check_shape
 from npro_aif.errors import ModelError
 from npro_aif.numerics import is_concrete
-from npro_aif.program.axes import MEMORY, NEXT, NEXT_MEMORY, STATE, THETA, TIME, axis_name, site_axes
-from npro_aif.program.reader import Reading, read
-from npro_aif.program.signature import Signature, Site, product, split
+from npro_aif.program.axes import MEMORY, NEXT, NEXT_MEMORY, STATE, THETA, axis_name
+from npro_aif.program.lines import user_line
+from npro_aif.program.reader import Reading, empty_reading, read
+from npro_aif.program.signature import Signature, Site
 
 STEERING = (
     jax.errors.ConcretizationTypeError,
     jax.errors.TracerIntegerConversionError,
     jax.errors.TracerArrayConversionError,
 )
-SCALAR_CHECKS = 16  # random assignments at which tables and scalars are compared
-CHECK_TOLERANCE = 1e-4
 
 
 def find_signature(model: Callable[..., Any], belief: Belief, horizon: Any) -> tuple[Signature, list[str]]:
     """Run the program abstractly, every site's value unknown, and collect its sites by role."""
-    box: list[Reading] = []
+    reading = empty_reading()
+    times = range(1, int(horizon) + 1)
 
     def run(belief: Belief, horizon: Any, token: Any) -> None:
-        box.append(read(model, belief, horizon, lambda kind, name, size: token, token))
+        read(model, belief, horizon, lambda kind, name, size: token, token, token, reading, times, tables=False)
 
     try:
         jax.eval_shape(run, belief, jnp.asarray(horizon), jnp.asarray(1))
+    except ModelError:
+        raise
     except STEERING as error:
         raise ModelError(_diagnose(model, belief, horizon, error)) from error
-    except IndexError as error:
-        raise ModelError(f"model: an index does not fit its table ({error})") from error
-    reading = box[0]
+    except Exception as error:  # a mistake of any kind in a user's function
+        after = f" after the site '{reading.order[-1]}'" if reading.order else ""
+        text = str(error).strip().splitlines() or [""]
+        raise ModelError(
+            f"model: fails{after}{user_line(error.__traceback__)} ({type(error).__name__}: {text[0]})"
+        ) from error
     _check_scalar_shapes(reading)
     return _collect(reading), reading.order
 
 
 def _check_scalar_shapes(reading: Reading) -> None:
     for draw in reading.draws:
-        batch = jnp.shape(draw.index) if draw.log is None else draw.log.shape[:-1]
-        if batch != ():
+        if draw.batch != ():
             raise ModelError(
-                f"site '{draw.names[0]}': found a batch of distributions of shape {batch} for scalar site values, "
+                f"site '{draw.names[0]}': found a batch of distributions of shape {draw.batch} for scalar site values, "
                 "expected a single row (index the table by every site it depends on)"
             )
     for factor in reading.factors:
@@ -101,6 +103,11 @@ def _collect(reading: Reading) -> Signature:
     for name in names:
         if names.count(name) > 1:
             raise ModelError(f"site '{name}': found in two roles, expected a name of its own for each site")
+    timed = set(names) - {site.name for site in sites["parameter"]} | {factor.name for factor in reading.factors}
+    for name in (site.name for site in sites["parameter"]):
+        stem, _, time = name.rpartition("_")
+        if stem in timed and time.isdigit():
+            raise ModelError(f"site '{name}': found the name that '{stem}' has at time {time}, expected another")
     labelled = tuple(_merged(site, step[name]) for name, site in initial.items())
     return Signature(
         parameter=tuple(sites["parameter"]),
@@ -151,22 +158,23 @@ def _diagnose(model: Callable[..., Any], belief: Belief, horizon: Any, error: Ex
             return token if name == culprit else jnp.asarray(0)
 
         steps = token if culprit == "horizon" else jnp.asarray(horizon)
-        read(model, belief, steps, value, token if culprit == "t" else jnp.asarray(1))
+        elapsed = token if culprit == "elapsed" else jnp.asarray(0)
+        read(model, belief, steps, value, token if culprit == "t" else jnp.asarray(1), elapsed)
 
     what = "model"
     with jax.core.eval_context():
         belief = jax.tree.map(lambda a: jnp.full(jnp.shape(a), 1 / jnp.shape(a)[-1]), belief)
         with contextlib.suppress(Exception):  # zeros may fail for other reasons; the first error is reported
             run("", None)
-        for candidate in [*dict.fromkeys(names), "t", "horizon"]:
+        for candidate in [*dict.fromkeys(names), "t", "horizon", "elapsed"]:
             try:
                 jax.vmap(functools.partial(run, candidate))(unknown)
             except STEERING:
-                what = candidate if candidate in ("t", "horizon") else f"site '{candidate}'"
+                what = candidate if candidate in ("t", "horizon", "elapsed") else f"site '{candidate}'"
                 break
             except Exception:  # another failure: not the one looked for
                 continue
-    where = _user_line(error)
+    where = user_line(error.__traceback__)
     if isinstance(error, jax.errors.TracerArrayConversionError):
         return (
             f"{what}: its value indexes a NumPy array or enters a NumPy function{where}; expected JAX arrays: wrap the "
@@ -176,15 +184,6 @@ def _diagnose(model: Callable[..., Any], belief: Belief, horizon: Any, error: Ex
         f"{what}: its value steers Python code (an `if`, `int()` or loop){where}; expected array code, as in "
         "jnp.where(t == horizon, a, b)"
     )
-
-
-def _user_line(error: Exception) -> str:
-    """The line of user code that failed: the innermost frame outside JAX, NumPyro and this package."""
-    outside = ("/jax/", "/numpyro/", "/npro_aif/", "/numpy/")
-    for frame in reversed(traceback.extract_tb(error.__traceback__)):
-        if not any(part in frame.filename for part in outside):
-            return f" at line {frame.lineno} of {frame.filename}: {frame.line}"
-    return ""
 
 
 def check_carry(reading: Reading, signature: Signature) -> None:
@@ -211,65 +210,40 @@ def check_carry(reading: Reading, signature: Signature) -> None:
             )
 
 
-class ScalarRuns(NamedTuple):
-    """Random assignments of all sites, and where each lies on the axes."""
+def check_rows(reading: Reading) -> None:
+    """Refuse what is no distribution, in a reading whose values are known.
 
-    values: dict[str, Array]  # by full name, (n,)
-    t: Array  # (n,)
-    flat: dict[int, np.ndarray]  # by axis, (n,)
-
-
-def scalar_runs(signature: Signature, num_steps: int, theta: np.ndarray) -> ScalarRuns:
-    """Draw assignments.
-
-    :param theta: the parameters on their axis, flat indices.
+    Probabilities that are negative or do not sum to one, and certain outcomes that are out of range.
     """
-    rng = np.random.default_rng(0)
-    flat: dict[int, np.ndarray] = {TIME: rng.integers(0, num_steps, SCALAR_CHECKS)}
-    values: dict[str, Array] = {}
-    for axis, (sites, suffix) in site_axes(signature).items():
-        flat[axis] = rng.integers(0, len(theta) if axis == THETA else product(sites), SCALAR_CHECKS)
-        drawn = theta[flat[axis]] if axis == THETA else flat[axis]
-        values |= {name + suffix: value for name, value in split(drawn, sites).items()}
-    return ScalarRuns(jax.device_put(values), jnp.asarray(flat[TIME] + 1), flat)
-
-
-def recorded(reading: Reading) -> list[Any]:
-    """The tables of a reading in program order of draws, then factors."""
-    draws = [d.index if d.log is None else d.log for d in reading.draws]
-    return draws + [f.log for f in reading.factors] + [m.value for m in reading.memories]
-
-
-def run_scalars(
-    model: Callable[..., Any], belief: Belief, horizon: Any, values: dict[str, Array], t: Array
-) -> list[Any]:
-    """The rows that single site values give, for a batch of assignments."""
-
-    def run(assignment: dict[str, Any], t: Any) -> list[Any]:
-        return recorded(read(model, belief, horizon, lambda kind, name, size: assignment[name], t))
-
-    return jax.vmap(run)(values, t)
-
-
-def check_against_scalars(reading: Reading, scalars: list[Any], flat: dict[int, np.ndarray]) -> None:
-    """Compare the tables with plain scalar runs at random assignments: an index that broadcasts wrongly shows."""
-    names = [f"site '{d.names[0]}'" for d in reading.draws] + [f"preference '{f.name}'" for f in reading.factors]
-    names += [f"memory '{m.name}'" for m in reading.memories]
-    has_outcome = [d.log is not None for d in reading.draws]
-    has_outcome += [False] * (len(reading.factors) + len(reading.memories))
-    for name, table, scalar, outcome in zip(names, recorded(reading), scalars, has_outcome, strict=True):
-        table, batch = np.asarray(table), table.shape[: table.ndim - outcome]
-        index = tuple(
-            flat[axis] if size > 1 and axis in flat else np.zeros(SCALAR_CHECKS, int)
-            for axis, size in zip(range(-len(batch), 0), batch, strict=True)
-        )
-        picked = table[index] if batch else np.broadcast_to(table, scalar.shape)
-        if outcome:  # log-probabilities of what is nearly impossible may differ in rounding
-            picked, scalar = np.exp(picked), np.exp(scalar)
-        if picked.shape != scalar.shape or not np.allclose(picked, scalar, atol=CHECK_TOLERANCE, rtol=CHECK_TOLERANCE):
+    for draw in reading.draws:
+        lowest, highest, least = (float(fault) for fault in draw.faults)
+        total = lowest if not abs(lowest - 1) <= abs(highest - 1) else highest
+        name = ", ".join(draw.names)
+        if draw.index is not None:
+            low, high, last = int(draw.index.min()), int(draw.index.max()), draw.sizes[0] - 1
+            if low < 0 or high > last:
+                raise ModelError(f"site '{name}': found an index that runs over {low}..{high}, expected 0..{last}")
+        if not abs(total - 1) <= ROW_SUM_TOLERANCE:
+            raise ModelError(f"site '{name}': found a probability row that sums to {total:.6g}, expected 1")
+        if least < 0:
+            raise ModelError(f"site '{name}': found a negative probability {least:.6g}, expected at least 0")
+    for memory in reading.memories:
+        low, high = int(memory.value.min()), int(memory.value.max())
+        if low < 0 or high >= memory.size:
             raise ModelError(
-                f"{name}: an index broadcasts wrongly: found other numbers for arrays of site values than for single "
-                "values, expected TABLE[x, u] with the outcome last, not TABLE[:, x]"
+                f"memory '{memory.name}': found contents that run over {low}..{high}, expected 0..{memory.size - 1} "
+                f"(its size is {memory.size})"
+            )
+
+
+def check_preferences(reading: Reading) -> None:
+    """Refuse preferences that are infinite or not a number (in a reading whose values are known)."""
+    for factor in reading.factors:
+        table = np.asarray(factor.log)
+        if not np.isfinite(table).all():
+            raise ModelError(
+                f"preference '{factor.name}': found {table[~np.isfinite(table)].flat[0]}, expected finite numbers (use "
+                "a large negative one for what must not be)"
             )
 
 

@@ -6,36 +6,36 @@ depend on θ either, and :meth:`Program.bind` evaluates the rest for the θ that
 
 from __future__ import annotations
 
-import functools
+import collections
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
-import jax.extend
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from npro_aif.belief import Belief, check_numbers, check_shape, check_type
+from npro_aif.belief import Belief, check_numbers, check_shape
 from npro_aif.errors import ModelError
 from npro_aif.language import check_horizon
+from npro_aif.numerics import is_concrete
 from npro_aif.pickling import Portable
 from npro_aif.program.assemble import assemble
 from npro_aif.program.axes import CONTROL, THETA, TIME, enumerated_values, on_axis, site_axes
-from npro_aif.program.checks import (
-    check_against_scalars,
-    check_belief,
-    check_carry,
-    find_signature,
-    run_scalars,
-    scalar_runs,
-)
+from npro_aif.program.checks import check_belief, check_carry, check_preferences, check_rows, find_signature
+from npro_aif.program.indices import Watch, find_stray, where_written
+from npro_aif.program.jaxprs import check_constants, content_name, depends_on_first
+from npro_aif.program.lines import user_line
 from npro_aif.program.memories import check_loop
-from npro_aif.program.reader import Reading, check_preferences, check_rows, read
+from npro_aif.program.plain import Comparison, Found, assignments, run_plainly
+from npro_aif.program.reader import RUNNING, Reading, empty_reading, read, takes_elapsed
 from npro_aif.program.signature import Signature, join, split
 from npro_aif.sizes import MOST_FROZEN, SAMPLED_PARAMETERS
 from npro_aif.tables.world import World
+
+CHANGING = len(Belief._fields) + 2  # the first arguments of a program: belief, horizon and elapsed steps
+MOST_KNOWN = 64  # programs that are remembered
 
 
 class Fixed(NamedTuple):
@@ -44,6 +44,32 @@ class Fixed(NamedTuple):
     tables: World  # those that depend on neither belief nor horizon (nor θ, in a large world); None elsewhere
     values: dict[str, Array]  # every site's values on its axis
     t: Array  # the times on theirs
+    elapsed: Any = np.int32(0)  # () the steps that have passed, for a model that asks for them
+
+
+class Trace(NamedTuple):
+    """A program as JAX sees it, before anything is computed."""
+
+    slice: Any  # the equations of one reading with every site on its axis, which give Outputs
+    outputs: Any  # the shapes of the Outputs
+    reading: Reading  # its static parts
+    arguments: tuple[Any, ...]  # belief, horizon, elapsed, values and times, at which it is checked
+    sample: np.ndarray | None  # the parameters at which a large world is checked; None for all
+    plain: Any  # the equations of plain runs of the program, for arrays of assignments
+    found: Any  # the shapes of what they find
+    assignment: dict[str, np.ndarray]  # the values of the sites in the plain runs
+    content: str  # a name for all of it
+
+
+class Outputs(NamedTuple):
+    """What one reading gives."""
+
+    draws: list[Any]  # log-rows, certain outcomes and faults of each
+    factors: list[Array]
+    memories: list[Array]
+    carries: Any
+    steps: Any  # the rollout's number of steps
+    world: World
 
 
 class Program(Portable):
@@ -63,11 +89,14 @@ class Program(Portable):
             site.name + suffix: site.size for sites, suffix in site_axes(signature).values() for site in sites
         }
         self.sample: np.ndarray | None = None  # the parameters at which a large world was checked; None for all
-        self.fixed = self._freeze()
-        self.restore()
+        self.takes_elapsed = takes_elapsed(model)
+        self.given = False  # whether a handler fixes a parameter or the present state
+        self.looks_at_belief = False  # whether more than p(θ) and p(x0|θ) depends on the belief
 
     def restore(self) -> None:
         self._bind = jax.jit(self.bind)
+
+    # --- The world ---
 
     def bind(
         self,
@@ -90,15 +119,32 @@ class Program(Portable):
             values, tables = values | self._values(THETA, theta), tables.select(theta)
         if control is not None:
             values = values | self._values(CONTROL, control[None])
-        world = self._world(belief, jnp.asarray(horizon), values, fixed.t)
+        world = self._outputs(belief, jnp.asarray(horizon), fixed.elapsed, values, fixed.t).world
         world = tables.filled(world)
-        return world if valid is None else world._replace(parameter=jnp.where(valid, world.parameter, -jnp.inf))
+        if valid is not None:
+            world = world._replace(parameter=jnp.where(valid, world.parameter, -jnp.inf))
+        return given_what_is_fixed(world) if self.given else world
 
     def world(
-        self, belief: Belief, horizon: int | Array, theta: Array | None = None, valid: Array | None = None
+        self,
+        belief: Belief,
+        horizon: int | Array,
+        theta: Array | None = None,
+        valid: Array | None = None,
+        elapsed: Any = 0,
     ) -> World:
         """:meth:`bind` with this program's own fixed part, compiled."""
-        return self._bind(self.fixed, belief, jnp.asarray(horizon), theta, valid)
+        return self._bind(self.at(elapsed), belief, jnp.asarray(horizon), theta, valid)
+
+    def at(self, elapsed: Any = 0) -> Fixed:
+        """The fixed part when so many steps have passed."""
+        if isinstance(elapsed, int) and elapsed == 0:
+            return self.fixed
+        if not self.takes_elapsed:
+            if is_concrete(elapsed) and not np.any(np.asarray(elapsed)):
+                return self.fixed
+            raise ValueError(f"elapsed: found {elapsed}, expected 0 of a model that has no argument 'elapsed'")
+        return self.fixed._replace(elapsed=np.int32(elapsed) if is_concrete(elapsed) else elapsed)
 
     def example(self) -> World:
         """The world at the uniform belief and the largest horizon; of a large one the parameters it was checked at."""
@@ -115,61 +161,179 @@ class Program(Portable):
         sites, suffix = site_axes(self.signature)[axis]
         return {name + suffix: on_axis(value, axis) for name, value in split(flat, sites).items()}
 
-    def _freeze(self) -> Fixed:
-        """Evaluate the program once, check its numbers, and keep what depends on neither belief nor horizon."""
+    # --- Reading ---
+
+    def trace(self) -> Trace:
+        """Run the program abstractly: with every site on its axis, and as plain NumPyro would."""
         with jax.core.eval_context():  # even where a plan is being traced, these are numbers
             every = np.arange(self.signature.num_parameters, dtype=np.int32)
             values = jax.device_put(enumerated_values(self.signature, every))
             t = jnp.asarray(on_axis(np.arange(1, self.num_steps + 1, dtype=np.int32), TIME))
-            arguments = self.uniform(), jnp.asarray(self.num_steps), values, t
-            changing = len(jax.tree.leaves(arguments[:2]))
-            abstract = jax.make_jaxpr(self._world)(*arguments)
-            varies = depends_on_first(abstract.jaxpr, changing)
-            entries = sum(math.prod(a.shape) for a, v in zip(abstract.out_avals, varies, strict=True) if not v)
-            self.sample = _sample(len(every), entries)
-            theta = every if self.sample is None else self.sample
-            if self.sample is not None:
-                arguments = *arguments[:2], values | self._values(THETA, jnp.asarray(theta)), t
-            runs = scalar_runs(self.signature, self.num_steps, theta)
-            readings: list[Reading] = []  # its static parts; the arrays come out of the compiled function
+            arguments: tuple[Any, ...] = self.uniform(), jnp.asarray(self.num_steps), np.int32(0), values, t
+            closed, shapes, reading = self._traced(arguments)
+            varies = jax.tree.unflatten(jax.tree.structure(shapes), depends_on_first(closed.jaxpr, CHANGING))
+            world = zip(jax.tree.leaves(shapes.world), jax.tree.leaves(varies.world), strict=True)
+            entries = sum(math.prod(a.shape) for a, v in world if not v)
+            sample = _sample(_not_ruled_out(reading, self.signature), entries)
+            theta = every if sample is None else sample
+            if sample is not None:
+                arguments = *arguments[:3], values | self._values(THETA, jnp.asarray(theta)), t
+                closed, shapes, reading = self._traced(arguments)
+            assignment = assignments(self.signature, reading, theta, self.num_steps)
+            plain, found = self._traced_plainly(arguments[0], assignment)
+            content = content_name((closed, plain))
+            return Trace(closed, shapes, reading, arguments, sample, plain, found, assignment, content)
 
-            def evaluate(*arguments: Any) -> tuple[Any, World, Any]:
-                reading = self._read(*arguments[:4])
-                readings.append(reading)
-                draws = [(d.log, d.index, d.faults) for d in reading.draws]
-                arrays = draws, [f.log for f in reading.factors], reading.carries, [m.value for m in reading.memories]
-                world = assemble(reading, self.signature, self.num_steps, arguments[1], self._theta(arguments[2]))
-                return arrays, world, run_scalars(self.model, *arguments[:2], *arguments[4:])
+    def _traced(self, arguments: tuple[Any, ...]) -> tuple[Any, Any, Reading]:
+        readings: list[Reading] = []
+        make = jax.make_jaxpr(lambda *a: self._outputs(*a, readings=readings), return_shape=True)
+        closed, shapes = make(*arguments)
+        check_constants(closed)
+        return closed, shapes, readings[0]
 
-            (draws, factors, carries, memories), world, scalars = jax.jit(evaluate)(*arguments, runs.values, runs.t)
-            reading = Reading(
-                [d._replace(log=a[0], index=a[1], faults=a[2]) for d, a in zip(readings[0].draws, draws, strict=True)],
-                [f._replace(log=a) for f, a in zip(readings[0].factors, factors, strict=True)],
-                carries,
-                [],
-                [m._replace(value=a) for m, a in zip(readings[0].memories, memories, strict=True)],
-            )
+    def _traced_plainly(self, belief: Belief, assignment: dict[str, np.ndarray]) -> tuple[Any, Any]:
+        def run(assignment: dict[str, Array]) -> dict[str, Found]:
+            return run_plainly(self.model, belief, self.num_steps, assignment)
+
+        try:
+            return jax.make_jaxpr(jax.vmap(run), return_shape=True)(assignment)
+        except ModelError:
+            raise
+        except Exception as error:  # of any kind: the program cannot be run as it was read
+            text = str(error).strip().splitlines() or [""]
+            raise ModelError(
+                f"model: fails under plain NumPyro{user_line(error.__traceback__)} ({type(error).__name__}: {text[0]}), "
+                "expected a program that runs there too"
+            ) from error
+
+    def freeze(self, trace: Trace) -> None:
+        """Evaluate what was traced, check its numbers, and keep what depends on neither belief nor horizon."""
+        self.content, self.sample = trace.content, trace.sample
+        with jax.core.eval_context():
+            watch = Watch()
+
+            def evaluate(arguments: Sequence[Any], assignment: Any) -> tuple[list[Any], list[Array], Any]:
+                outputs = watch(trace.slice, arguments)
+                plain = jax.core.eval_jaxpr(trace.plain.jaxpr, trace.plain.consts, *jax.tree.leaves(assignment))
+                return outputs, watch.strays, jax.tree.unflatten(jax.tree.structure(trace.found), plain)
+
+            arguments = jax.tree.leaves(trace.arguments)
+            leaves, strays, found = jax.jit(evaluate)(arguments, trace.assignment)
+            outputs: Outputs = jax.tree.unflatten(jax.tree.structure(trace.outputs), leaves)
+            reading = _with_numbers(trace.reading, outputs)
+            self._check_steps(trace)
+            self._check_indices(trace, arguments, leaves, strays, watch)
             check_preferences(reading)
-            check_against_scalars(reading, scalars, runs.flat)
             check_rows(reading)
+            every = np.arange(self.signature.num_parameters, dtype=np.int32)
+            theta = every if self.sample is None else self.sample
+            Comparison(self.signature, reading, found, theta).check(trace.assignment, self.num_steps)
             check_carry(reading, self.signature)
-            check_loop(world)
-            fixed = world.without(jax.tree.unflatten(jax.tree.structure(world), varies))
+            check_loop(outputs.world)
+            self.given = any(draw.fixed for draw in reading.draws)
+            varies = jax.tree.unflatten(
+                jax.tree.structure(trace.outputs), depends_on_first(trace.slice.jaxpr, CHANGING)
+            )
+            by_belief: Outputs = jax.tree.unflatten(
+                jax.tree.structure(trace.outputs), depends_on_first(trace.slice.jaxpr, len(Belief._fields))
+            )
+            self.looks_at_belief = any(jax.tree.leaves(by_belief.world._replace(parameter=None, initial=None)))
+            fixed = outputs.world.without(varies.world)
             fixed = fixed._replace(parameter=None, initial=None, theta=None)  # these have a row for every θ
             if self.sample is not None:
                 fixed = fixed.without_parameters()
-            return Fixed(fixed.prepared(), values, t)
+            values = jax.device_put(enumerated_values(self.signature, every))
+            self.fixed = Fixed(fixed.prepared(), values, trace.arguments[-1])
+            self.restore()
+
+    def _check_steps(self, trace: Trace) -> None:
+        """Refuse a rollout of another length than the horizon, at any horizon."""
+        jaxpr = trace.slice.jaxpr
+        place = jax.tree.unflatten(jax.tree.structure(trace.outputs), range(len(jaxpr.outvars))).steps
+        if jaxpr.outvars[place] is jaxpr.invars[len(Belief._fields)]:
+            return
+        for horizon in range(1, self.num_steps + 1):
+            belief, _, *rest = trace.arguments
+            leaves = jax.tree.leaves((belief, jnp.asarray(horizon), *rest))
+            steps = jax.core.eval_jaxpr(jaxpr, trace.slice.consts, *leaves)[place]
+            if int(steps) != horizon:
+                raise ModelError(
+                    f"rollout: found {int(steps)} steps for a horizon of {horizon}, expected the model's argument 'horizon'"
+                )
+
+    def _check_indices(
+        self, trace: Trace, arguments: Sequence[Any], outputs: Sequence[Any], strays: Sequence[Any], watch: Watch
+    ) -> None:
+        """Refuse an index that leaves its table, where a table of the program depends on it."""
+        if not any(map(bool, strays)):
+            return
+        stray = find_stray(trace.slice, arguments, outputs, strays, watch)
+        if stray is None:
+            return
+        lookup, number = stray
+        names = [
+            f"site '{d.names[0]}'" for d in trace.reading.draws for _ in jax.tree.leaves((d.log, d.index, d.faults))
+        ]
+        names += [f"preference '{f.name}'" for f in trace.reading.factors]
+        names += [f"memory '{m.name}'" for m in trace.reading.memories]
+        what = names[number] if number < len(names) else "rollout"
+        raise ModelError(
+            f"{what}: found an index that leaves its table of shape {lookup.shape}{where_written(lookup)}; expected indices "
+            "in range, or jnp.where around what must not be looked up, or a mode= of its own"
+        )
+
+    def check_at(self, belief: Belief, horizon: int | Array, elapsed: Any = 0) -> None:
+        """Refuse a belief at which the program's tables are no numbers, where they depend on it."""
+        if not self.looks_at_numbers or not is_concrete((belief, horizon, elapsed)):
+            return
+        with jax.core.eval_context():
+            world = self.world(belief, horizon, elapsed=elapsed)
+        if self.given and not np.isfinite(np.asarray(world.parameter)).any():
+            raise ModelError("belief: found that what a handler fixes is impossible, expected a positive probability")
+        for name, table in world.preference.items():
+            _check_finite(name, table)
+        for name, tables in zip(
+            self._observed_preferences(), jax.tree.leaves(world.observation_preference), strict=True
+        ):
+            _check_finite(name, tables)
+
+    @property
+    def looks_at_numbers(self) -> bool:
+        """Whether a belief's numbers decide if the program makes sense."""
+        return self.looks_at_belief or self.given
+
+    def _observed_preferences(self) -> list[str]:
+        """The names of preferences on observations, in the world's order."""
+        return [f"on '{site}'" for site, tables in self.fixed.tables.observation_preference.items() for _ in tables]
 
     def _theta(self, values: Mapping[str, Array]) -> Array:
         parameters = {site.name: values[site.name].reshape(-1) for site in self.signature.parameter}
         return jnp.atleast_1d(join(parameters, self.signature.parameter))
 
-    def _world(self, belief: Belief, horizon: Array, values: dict[str, Array], t: Array) -> World:
-        reading = self._read(belief, horizon, values, t)
-        return assemble(reading, self.signature, self.num_steps, horizon, self._theta(values))
+    def _outputs(
+        self,
+        belief: Belief,
+        horizon: Array,
+        elapsed: Any,
+        values: dict[str, Array],
+        t: Array,
+        readings: list[Reading] | None = None,
+    ) -> Outputs:
+        reading = self._read(belief, horizon, elapsed, values, t)
+        if readings is not None:
+            readings.append(reading)
+        world = assemble(reading, self.signature, self.num_steps, horizon, self._theta(values))
+        return Outputs(
+            [(d.log, d.index, d.faults) for d in reading.draws],
+            [f.log for f in reading.factors],
+            [m.value for m in reading.memories],
+            reading.carries,
+            reading.steps[0],
+            world,
+        )
 
-    def _read(self, belief: Belief, horizon: Array, values: dict[str, Array], t: Array) -> Reading:
-        reading = Reading([], [], [], [], [])
+    def _read(self, belief: Belief, horizon: Array, elapsed: Any, values: dict[str, Array], t: Array) -> Reading:
+        reading = empty_reading()
 
         def value(kind: str, name: str, size: int) -> Array:
             if size != self.sizes[name]:  # the outcome's axis is not where it was for single values
@@ -177,31 +341,75 @@ class Program(Portable):
             return values[name]
 
         try:
-            read(self.model, belief, horizon, value, t, reading)
+            read(self.model, belief, horizon, value, t, elapsed, reading)
         except ModelError:
             raise
-        except (TypeError, ValueError, IndexError, NotImplementedError) as error:
+        except Exception as error:  # of any kind: it went well with single values
             site = self.order[min(len(reading.order), len(self.order) - 1)]
+            text = str(error).splitlines() or [""]
             raise ModelError(
                 f"site '{site}': its distribution can be built for single site values but not for arrays of them; an "
                 "index broadcasts wrongly: expected TABLE[x, u] with the outcome last, not TABLE[:, x] "
-                f"({type(error).__name__}: {str(error).splitlines()[0]})"
+                f"({type(error).__name__}: {text[0]})"
             ) from error
         check_carry(reading, self.signature)
         return reading
 
 
-def _sample(num_parameters: int, entries: int) -> np.ndarray | None:
+def given_what_is_fixed(world: World) -> World:
+    """p(θ) and p(x0|θ) given the values that handlers fix, by Bayes: their tables have only those outcomes."""
+    joint = world.parameter[:, None] + world.initial  # (Θ, X) log p(θ, x0, what is fixed)
+    parameter = jax.nn.logsumexp(joint, axis=1)
+    possible = parameter[:, None] > -jnp.inf
+    uniform = jnp.full_like(joint, -math.log(joint.shape[1]))
+    initial = jnp.where(possible, joint - jnp.where(possible, parameter[:, None], 0.0), uniform)
+    total = jax.nn.logsumexp(parameter)
+    return world._replace(parameter=parameter - jnp.where(total > -jnp.inf, total, 0.0), initial=initial)
+
+
+def _with_numbers(reading: Reading, outputs: Outputs) -> Reading:
+    """A reading's static parts with the arrays that came out of compiled code."""
+    return reading._replace(
+        draws=[
+            d._replace(log=a[0], index=a[1], faults=a[2]) for d, a in zip(reading.draws, outputs.draws, strict=True)
+        ],
+        factors=[f._replace(log=a) for f, a in zip(reading.factors, outputs.factors, strict=True)],
+        memories=[m._replace(value=a) for m, a in zip(reading.memories, outputs.memories, strict=True)],
+        carries=outputs.carries,
+    )
+
+
+def _check_finite(name: str, table: Any) -> None:
+    if not np.isfinite(np.asarray(table)).all():
+        raise ModelError(
+            f"preference '{name}': found what is not a finite number at this belief, expected finite numbers (use a large "
+            "negative one for what must not be)"
+        )
+
+
+def _not_ruled_out(reading: Reading, signature: Signature) -> np.ndarray:
+    """The flat parameters that agree with what handlers fix."""
+    every = np.arange(signature.num_parameters, dtype=np.int32)
+    values = split(every, signature.parameter)
+    kept = np.ones(len(every), bool)
+    for draw in reading.draws:
+        if draw.kind == "parameter":
+            for name, value in zip(draw.names, draw.fixed, strict=bool(draw.fixed)):
+                kept &= (values[name] == value) if value is not None else True
+    return every[kept]
+
+
+def _sample(parameters: np.ndarray, entries: int) -> np.ndarray | None:
     """The parameters at which to check a world whose tables would have so many entries; None for all, if not large."""
-    if entries <= MOST_FROZEN or num_parameters <= 2:
+    if entries <= MOST_FROZEN or len(parameters) <= 2:
         return None
-    count = max(2, min(SAMPLED_PARAMETERS, MOST_FROZEN * num_parameters // entries))  # two: with one, θ would not show
-    drawn = np.random.default_rng(0).choice(num_parameters, count, replace=False)
-    return np.sort(drawn).astype(np.int32)
+    count = max(2, min(SAMPLED_PARAMETERS, MOST_FROZEN * len(parameters) // entries))  # two: with one, θ would not show
+    drawn = np.random.default_rng(0).choice(len(parameters), count, replace=False)
+    return parameters[np.sort(drawn)]
 
 
-def compile_program(model: Callable[..., Any], belief: Belief, horizon: int) -> Program:
-    """Find a model's sites, check the program, and evaluate what does not change.
+def read_program(model: Callable[..., Any], belief: Belief, horizon: int) -> tuple[Program, Trace]:
+    """Find a model's sites, and trace the program.
 
     :param belief: any belief of the right shape; its numbers are checked where they are known.
     :param horizon: the largest horizon that will be asked for.
@@ -211,28 +419,33 @@ def compile_program(model: Callable[..., Any], belief: Belief, horizon: int) -> 
     check_numbers(belief)
     signature, order = find_signature(model, belief, horizon)
     check_belief(belief, signature)
-    return Program(model, signature, order, int(horizon))
+    program = Program(model, signature, order, int(horizon))
+    return program, program.trace()
 
 
-@functools.lru_cache(maxsize=64)
-def _slot(*key: Any) -> list[Program]:
-    return []
+def compile_program(model: Callable[..., Any], belief: Belief, horizon: int) -> Program:
+    """:func:`read_program`, with what does not change evaluated and checked."""
+    program, trace = read_program(model, belief, horizon)
+    program.freeze(trace)
+    return program
+
+
+_known: collections.OrderedDict[Any, Program] = collections.OrderedDict()  # the latest last
 
 
 def program_of(model: Callable[..., Any], belief: Belief, horizon: int) -> Program:
-    """:func:`compile_program`, remembered by model, shapes, precision and horizon."""
-    check_horizon(horizon)
-    check_type(belief)
-    slot = _slot(model, jnp.shape(belief.parameter), jnp.shape(belief.state), jnp.result_type(float), int(horizon))
-    if not slot:
-        slot.append(compile_program(model, belief, horizon))
-    return slot[0]
+    """A model as it is now: the program is read anew, and what was evaluated before is taken if it says the same.
 
-
-def depends_on_first(jaxpr: Any, count: int) -> list[bool]:
-    """For each output of a jaxpr, whether it depends on any of the first ``count`` inputs."""
-    varying = set(jaxpr.invars[:count])
-    for equation in jaxpr.eqns:
-        if any(isinstance(v, jax.extend.core.Var) and v in varying for v in equation.invars):
-            varying.update(equation.outvars)
-    return [isinstance(v, jax.extend.core.Var) and v in varying for v in jaxpr.outvars]
+    What is remembered goes by what a program computes, its tables included, and not by the function: a global table, or
+    an attribute of an object, that has changed since makes another program.
+    """
+    program, trace = read_program(model, belief, horizon)
+    key = trace.content, program.signature, program.num_steps, str(jnp.result_type(float))
+    with RUNNING:
+        if key not in _known:
+            program.freeze(trace)
+            _known[key] = program
+        _known.move_to_end(key)
+        while len(_known) > MOST_KNOWN:
+            _known.popitem(last=False)
+        return _known[key]

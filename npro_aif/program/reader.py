@@ -1,11 +1,12 @@
 """Reading a program: one handler runs a model with chosen site values and records what it meets.
 
 With scalars it finds the sites and their sizes; with arrays on separate axes it yields whole tables in one
-go. Every complaint about a program is raised in this room, and names the site.
+go. What handlers around the model (or in it) do to a site is honoured or refused here, by the site's name.
 """
 
 from __future__ import annotations
 
+import inspect
 import threading
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
@@ -17,23 +18,22 @@ import numpyro
 import numpyro.distributions as dist
 from jax import Array
 from numpyro.distributions.distribution import Unit
-from numpyro.primitives import Messenger
+from numpyro.primitives import _PYRO_STACK, Messenger
 
-from npro_aif.belief import ROW_SUM_TOLERANCE, Belief
+from npro_aif.belief import Belief
 from npro_aif.errors import ModelError
-from npro_aif.language import (
-    ROLE,
-    SLICE,
-    DeterministicCategorical,
-    Role,
-    check_horizon,
-    clock,
-    sensing,
-)
-from npro_aif.numerics import is_concrete, safe_log
+from npro_aif.language import ROLE, SLICE, Role, check_horizon, clock, read_by, sensing
+from npro_aif.numerics import is_concrete
+from npro_aif.program.rows import SOUND, Rows, check_distribution, fix_outcome, num_categories, probability_rows, rows
 
 RUNNING = threading.RLock()  # held while a program runs: NumPyro has one stack of handlers for all threads
+NOTHING = Rows(None, None, SOUND)
 PRESENT = "0"  # the time index of the initial state's sites
+FOREIGN = {  # message types of NumPyro that are no part of a planning model, and what to write
+    "plate": "only the roles of npro_aif (write several sites instead)",
+    "mutable": "numbers, or a state site",
+    "control_flow": "jnp functions (aif.rollout rolls the model into the future)",
+}
 
 
 class Draw(NamedTuple):
@@ -46,8 +46,17 @@ class Draw(NamedTuple):
     initial: bool  # drawn before the rollout
     log: Any  # (…, product of sizes) log-probabilities, or None
     index: Any  # (…) the certain outcome, or None (an Array would clash with tuple.index)
-    faults: tuple[Array, Array]  # () the worst row sum, and the least entry (of probabilities)
+    faults: tuple[Any, Any, Any]  # () the least and the largest row sum, and the least entry (of probabilities)
+    batch: tuple[int, ...]  # the shape of what there are rows for
     hidden: bool | None = None  # of a state: what the program says of it
+    fixed: tuple[int | None, ...] = ()  # by site, the value that a handler fixes; empty where none is
+
+    @property
+    def full_names(self) -> tuple[str, ...]:
+        """The sites' names in this run of the program."""
+        if self.kind == "parameter":
+            return self.names
+        return tuple(f"{name}_{PRESENT if self.initial else SLICE}" for name in self.names)
 
 
 class Factor(NamedTuple):
@@ -75,26 +84,65 @@ class Reading(NamedTuple):
     carries: list[tuple[Any, Any]]  # the rollout's carry before and after the step
     order: list[str]  # the names of draws, memories and factors as they came
     memories: list[Memory]
+    steps: list[Any]  # the rollout's number of steps
+
+
+def empty_reading() -> Reading:
+    return Reading([], [], [], [], [], [])
 
 
 class Reader(Messenger):
     """Runs the program with site values from ``value(kind, full_name, size)`` and records each site.
 
     The rollout's step is called once, with ``t`` for its time; the program was called with ``horizon``.
+
+    :param times: the times at which to look what handlers do to a site of the step, which they know by its name.
+    :param tables: whether rows are recorded, and not only what there is.
     """
 
-    def __init__(self, value: Callable[[str, str, int], Any], t: Any, horizon: Any, reading: Reading):
+    def __init__(
+        self,
+        value: Callable[[str, str, int], Any],
+        t: Any,
+        horizon: Any,
+        reading: Reading,
+        times: range = range(0),
+        *,
+        tables: bool = True,
+    ):
         super().__init__()
+        self.tables = tables
         self.value = value
         self.t = t
         self.horizon = horizon
         self.reading = reading
+        self.times = times
         self._seen: set[str] = set()
         self._stepping = False  # whether the rollout's step is running
+        self._expected: str | None = None  # the site that is being drawn
+        self._probing = False  # whether messages are sent only to see what handlers do to them
+        self._probe: dict[str, Any] | None = None  # the last such message, as it arrived
+
+    # --- What the language tells ---
+
+    def expect(self, full_name: str) -> None:
+        self._expected = full_name
+
+    def arrived(self, full_name: str) -> None:
+        if full_name not in self._seen:
+            raise _hidden(full_name)
+        self._expected = None
+
+    # --- What NumPyro tells ---
 
     def process_message(self, msg: dict[str, Any]) -> None:
-        msg["stop"] = msg["type"] != "param"  # what is read here is no business of the handlers around it
+        msg["stop"] = True  # what is read here is no business of the handlers around it
         match msg["type"]:
+            case "sample" if self._probing:
+                self._probe = dict(msg)
+                msg["value"] = jnp.asarray(0)
+            case "prng_key" if self._probing:  # of a handler that hides a site
+                msg["value"] = jax.random.key(0)
             case "sample":
                 self._sample(msg)
             case "joint_draw":
@@ -103,56 +151,81 @@ class Reader(Messenger):
                 msg["value"] = self._rollout(*msg["args"])
             case "memory":
                 msg["value"] = self._memory(*msg["args"])
-            case "plate":
+            case "param" if msg["value"] is None:
                 raise ModelError(
-                    f"plate '{msg['name']}': plates are not part of a planning model, expected only the "
-                    "roles of npro_aif (write several sites instead)"
+                    f"param '{msg['name']}': found numpyro.param in the model, expected a number; give it one by "
+                    f"numpyro.handlers.substitute(model, data={{'{msg['name']}': …}}), or make it an aif.parameter"
                 )
+            case "prng_key" if self._expected is not None:
+                raise _hidden(self._expected)
+            case "prng_key":
+                raise ModelError(
+                    "model: found numpyro.prng_key, chance outside of its sites, expected a site with a role"
+                )
+            case other if other in FOREIGN:
+                name = msg.get("name", other)
+                raise ModelError(f"{other} '{name}': is not part of a planning model, expected {FOREIGN[other]}")
 
     def _sample(self, msg: dict[str, Any]) -> None:
         name, fn = msg["name"], msg["fn"]
-        self._unique(name)
-        if isinstance(fn, Unit):
-            self._factor(name, jnp.asarray(fn.log_factor))
-            return
-        if not fn.support.is_discrete:
-            raise ModelError(
-                f"site '{name}': found {type(fn).__name__}, a continuous distribution, expected a discrete "
-                "one (Categorical, DeterministicCategorical)"
-            )
         role: Role | None = msg["infer"].get(ROLE)
         if role is None:
-            raise ModelError(
-                f"site '{name}': found an unmarked discrete site, expected a role: aif.parameter, aif.state, "
-                "aif.control or aif.observation"
-            )
+            raise _unmarked(name, fn)
+        expected = self._expected or name
+        _refuse_changes(msg, expected)
+        self._unique(name)
+        if role.kind == "preference":
+            if not isinstance(fn, Unit):
+                check_distribution(name, fn)
+            self.reading.factors.append(Factor(role.site, jnp.asarray(fn.log_factor)))
+            self.reading.order.append(role.site)
+            self._look_at_times(role, fn, msg["infer"])
+            return
+        check_distribution(name, fn)
         size = num_categories(name, fn)
+        fixed = self._fixed(msg, role.kind, size)
         msg["value"] = self.value(role.kind, name, size)
-        log, index, faults = rows(fn)
-        initial = role.kind == "state" and is_initial(name)
-        draw = Draw(role.kind, (role.site,), (size,), (role.labels,), initial, log, index, faults, role.hidden)
-        self._record(draw)
-
-    def _factor(self, name: str, log: Array) -> None:
-        suffix = f"_{SLICE}"
-        if not name.endswith(suffix):
-            raise ModelError(f"factor '{name}': found outside aif.preference, expected aif.preference in the step")
-        self.reading.factors.append(Factor(name.removesuffix(suffix), log))
-        self.reading.order.append(name.removesuffix(suffix))
+        msg["is_observed"] = False
+        found = rows(fn) if self.tables else NOTHING
+        if fixed is not None and self.tables:
+            found = fix_outcome(found, size, (fixed,), (size,))
+        initial = role.kind == "state" and not self._stepping
+        self._record(
+            Draw(
+                role.kind,
+                (role.site,),
+                (size,),
+                (role.labels,),
+                initial,
+                found.log,
+                found.certain,
+                found.faults,
+                fn.batch_shape,
+                role.hidden,
+                () if fixed is None else (fixed,),
+            )
+        )
+        if self._stepping:
+            self._look_at_times(role, fn, msg["infer"])
 
     def _joint(self, kind: str, sizes: Mapping[str, int], probs: Any, labels: Mapping[str, Any]) -> dict[str, Any]:
-        names = tuple(sizes)
-        probs = jnp.asarray(probs)
-        all_labels = tuple(tuple(labels[n]) if n in labels else None for n in names)
-        initial = kind == "state"
-        self._record(
-            Draw(kind, names, tuple(sizes.values()), all_labels, initial, safe_log(probs), None, row_faults(probs))
-        )
+        names, shape = tuple(sizes), tuple(sizes.values())
+        found = probability_rows(probs) if self.tables else NOTHING
+        fixed: list[int | None] = []
         values = {}
         for name, size in sizes.items():
             full_name = name if kind == "parameter" else f"{name}_{PRESENT}"
             self._unique(full_name)
+            msg = self._sent(full_name, dist.Categorical(probs=jnp.full(size, 1 / size)), {ROLE: Role(kind, name)})
+            fixed.append(None if msg is None else self._fixed(msg, kind, size))
             values[name] = self.value(kind, full_name, size)
+        given = any(value is not None for value in fixed)
+        if given and self.tables:
+            found = fix_outcome(found, int(np.prod(shape)), tuple(fixed), shape)
+        all_labels = tuple(tuple(labels[n]) if n in labels else None for n in names)
+        initial = kind == "state"
+        batch, kept = jnp.shape(probs)[:-1], tuple(fixed) if given else ()
+        self._record(Draw(kind, names, shape, all_labels, initial, found.log, None, found.faults, batch, fixed=kept))
         return values
 
     def _rollout(self, step: Callable[[Any, Any], Any], carry: Any, horizon: Any) -> Any:
@@ -163,6 +236,7 @@ class Reader(Messenger):
             )
         if self.reading.carries:
             raise ModelError("rollout: found a second rollout, expected exactly one in a model")
+        self.reading.steps.append(jnp.asarray(horizon))
         self._stepping = True
         with clock(SLICE):
             after = step(carry, self.t)
@@ -176,16 +250,14 @@ class Reader(Messenger):
         initial = not self._stepping
         full_name = f"{name}_{PRESENT if initial else SLICE}"
         self._unique(full_name)
-        if labels is not None and len(labels) != size:
-            raise ModelError(f"memory '{name}': found {len(labels)} labels, expected {size} (one for each content)")
+        _check_labels("memory", name, size, labels, "content")
         self.reading.memories.append(Memory(name, size, labels, initial, jnp.asarray(value, jnp.int32)))
         self.reading.order.append(name)
         return self.value("memory", full_name, size)
 
     def _record(self, draw: Draw) -> None:
         for name, size, labels in zip(draw.names, draw.sizes, draw.labels, strict=True):
-            if labels is not None and len(labels) != size:
-                raise ModelError(f"site '{name}': found {len(labels)} labels, expected {size} (one a category)")
+            _check_labels("site", name, size, labels, "category")
         self.reading.draws.append(draw)
         self.reading.order.append(draw.names[0])
 
@@ -194,9 +266,99 @@ class Reader(Messenger):
             raise ModelError(f"site '{name}': found twice, expected a name of its own for each site")
         self._seen.add(name)
 
+    # --- What handlers do ---
 
-def is_initial(full_name: str) -> bool:
-    return full_name.endswith(f"_{PRESENT}")
+    def _fixed(self, msg: dict[str, Any], kind: str, size: int) -> int | None:
+        """The value that a handler fixes, of a parameter or the present state; elsewhere it is refused."""
+        value, name = msg["value"], msg["name"]
+        if value is None:
+            return None
+        if self._stepping:
+            raise ModelError(
+                f"site '{name}': found a value that a handler fixes (condition, substitute or do), expected that of "
+                "parameters and the present state only; what is certain in the future belongs into its distribution"
+            )
+        if not is_concrete(value) or np.ndim(value) or not np.issubdtype(np.asarray(value).dtype, np.integer):
+            raise ModelError(f"site '{name}': found {value!r} as its fixed value, expected a whole number")
+        if not 0 <= int(value) < size:
+            raise ModelError(f"site '{name}': found {int(value)} as its fixed value, expected 0..{size - 1}")
+        return int(value)
+
+    def _look_at_times(self, role: Role, fn: dist.Distribution, infer: Mapping[str, Any]) -> None:
+        """Refuse what handlers do to a site of the step at one time only: they know it by that time's name."""
+        for t in self.times:
+            full_name = f"{role.site}_{t}"
+            msg = self._sent(full_name, fn, dict(infer))
+            if msg is not None:
+                _refuse_changes(msg, full_name)
+                if role.kind != "preference":
+                    self._fixed(msg, role.kind, 1)
+
+    def _sent(self, full_name: str, fn: dist.Distribution, infer: dict[str, Any]) -> dict[str, Any] | None:
+        """A site's message as it arrives here through the handlers that are there; None where there are none."""
+        if _PYRO_STACK[-1] is self:
+            return None
+        self._probing, self._probe = True, None
+        try:
+            numpyro.sample(full_name, fn, infer=infer)
+        finally:
+            self._probing = False
+        if self._probe is None:
+            raise _hidden(full_name)
+        _refuse_changes(self._probe, full_name)
+        return self._probe
+
+
+def _refuse_changes(msg: Mapping[str, Any], expected: str) -> None:
+    """Refuse what a handler changed of a site and tables do not know."""
+    if msg.get("_intervener_id") is not None:
+        raise ModelError(
+            f"site '{expected}': found an intervention (handlers.do), expected handlers.condition, or another model"
+        )
+    if msg["name"] != expected:
+        raise ModelError(f"site '{msg['name']}': found a name that a handler changed (scope), expected '{expected}'")
+    if msg["scale"] is not None and not (is_concrete(msg["scale"]) and np.all(np.asarray(msg["scale"]) == 1)):
+        raise ModelError(
+            f"site '{expected}': found its probability scaled by {msg['scale']} (handlers.scale or a plate), expected "
+            "no scale; multiply a preference by it instead"
+        )
+    if isinstance(msg["fn"], dist.MaskedDistribution):
+        check_distribution(expected, msg["fn"])
+    if msg["cond_indep_stack"]:
+        raise ModelError(f"site '{expected}': found in the plate '{msg['cond_indep_stack'][0].name}', expected none")
+
+
+def _hidden(name: str) -> ModelError:
+    return ModelError(f"site '{name}': found hidden by a handler (block), expected that the planner sees every site")
+
+
+def _unmarked(name: str, fn: dist.Distribution) -> ModelError:
+    if isinstance(fn, Unit):
+        return ModelError(f"factor '{name}': found outside aif.preference, expected aif.preference in the step")
+    if fn.support.is_discrete:
+        return ModelError(
+            f"site '{name}': found an unmarked discrete site, expected a role: aif.parameter, aif.state, "
+            "aif.control or aif.observation"
+        )
+    return ModelError(
+        f"site '{name}': found {type(fn).__name__}, a continuous distribution, expected a discrete one "
+        "(Categorical, DeterministicCategorical) with a role"
+    )
+
+
+def _check_labels(what: str, name: str, size: int, labels: tuple[str, ...] | None, each: str) -> None:
+    if labels is None:
+        return
+    if len(labels) != size:
+        raise ModelError(f"{what} '{name}': found {len(labels)} labels, expected {size} (one for each {each})")
+    if len(set(labels)) < size:
+        twice = next(label for label in labels if labels.count(label) > 1)
+        raise ModelError(f"{what} '{name}': found the label {twice!r} twice, expected another for each {each}")
+
+
+def takes_elapsed(model: Callable[..., Any]) -> bool:
+    """Whether a model asks for the number of steps that have passed, by an argument ``elapsed``."""
+    return "elapsed" in inspect.signature(model).parameters
 
 
 def read(
@@ -205,90 +367,24 @@ def read(
     horizon: Any,
     value: Callable[[str, str, int], Any],
     t: Any,
+    elapsed: Any = 0,
     reading: Reading | None = None,
+    times: range = range(0),
+    *,
+    tables: bool = True,
 ) -> Reading:
     """Run ``model`` once with the given values for its sites.
 
+    :param elapsed: the steps that have passed, for a model that asks for them.
     :param reading: where to record; a caller that holds it knows how far a failing program came.
+    :param times: and ``tables``: see :class:`Reader`.
     """
-    reading = Reading([], [], [], [], []) if reading is None else reading
+    reading = empty_reading() if reading is None else reading
+    reader = Reader(value, t, horizon, reading, times, tables=tables)
+    past = {"elapsed": elapsed} if takes_elapsed(model) else {}
     # NumPyro's own validation would speak before the site is known; check_rows finds the same and names it.
-    with RUNNING, sensing(), Reader(value, t, horizon, reading), numpyro.validation_enabled(False):
-        model(belief, horizon=horizon)
+    with RUNNING, sensing(), read_by(reader), reader, numpyro.validation_enabled(False):
+        model(belief, horizon=horizon, **past)
     if not reading.carries:
         raise ModelError("model: found no aif.rollout, expected exactly one")
     return reading
-
-
-def num_categories(name: str, fn: dist.Distribution) -> int:
-    """How many outcomes a discrete distribution has; they must be 0, 1, …"""
-    if isinstance(fn, DeterministicCategorical):
-        return fn.num_categories
-    if isinstance(fn, dist.CategoricalProbs):
-        return int(jnp.shape(fn.probs)[-1])
-    if isinstance(fn, dist.CategoricalLogits):
-        return int(jnp.shape(fn.logits)[-1])
-    if not fn.has_enumerate_support:
-        raise ModelError(f"site '{name}': found {type(fn).__name__}, expected a distribution with finite support")
-    first = getattr(fn.support, "lower_bound", 0)
-    if is_concrete(first) and np.any(np.asarray(first) != 0):
-        raise ModelError(
-            f"site '{name}': found {type(fn).__name__}, whose outcomes start at {np.ravel(first)[0]}, expected "
-            "outcomes 0, 1, 2, …"
-        )
-    return int(fn.enumerate_support(expand=False).shape[0])
-
-
-def rows(fn: dist.Distribution) -> tuple[Array | None, Array | None, tuple[Array, Array]]:
-    """The distribution as log-rows (…, K), or as the index of its certain outcome (…), and what is wrong with it."""
-    sound = jnp.ones(()), jnp.zeros(())
-    if isinstance(fn, DeterministicCategorical):
-        return None, jnp.asarray(fn.index, jnp.int32), sound
-    if isinstance(fn, dist.CategoricalProbs):
-        probs = jnp.asarray(fn.probs)
-        return safe_log(probs), None, row_faults(probs)
-    if isinstance(fn, dist.CategoricalLogits):
-        return jax.nn.log_softmax(fn.logits, axis=-1), None, sound
-    return jnp.moveaxis(fn.log_prob(fn.enumerate_support(expand=False)), 0, -1), None, sound
-
-
-def row_faults(probs: Array) -> tuple[Array, Array]:
-    """The row sum that is furthest from one, and the least entry."""
-    totals = probs.sum(-1).ravel()
-    return totals[jnp.argmax(jnp.abs(totals - 1))], probs.min()
-
-
-def check_rows(reading: Reading) -> None:
-    """Refuse what is no distribution, in a reading whose values are known.
-
-    Probabilities that are negative or do not sum to one, and certain outcomes that are out of range.
-    """
-    for draw in reading.draws:
-        total, least = (float(fault) for fault in draw.faults)
-        name = ", ".join(draw.names)
-        if draw.index is not None:
-            low, high, last = int(draw.index.min()), int(draw.index.max()), draw.sizes[0] - 1
-            if low < 0 or high > last:
-                raise ModelError(f"site '{name}': found an index that runs over {low}..{high}, expected 0..{last}")
-        if not abs(total - 1) <= ROW_SUM_TOLERANCE:
-            raise ModelError(f"site '{name}': found a probability row that sums to {total:.6g}, expected 1")
-        if least < 0:
-            raise ModelError(f"site '{name}': found a negative probability {least:.6g}, expected at least 0")
-    for memory in reading.memories:
-        low, high = int(memory.value.min()), int(memory.value.max())
-        if low < 0 or high >= memory.size:
-            raise ModelError(
-                f"memory '{memory.name}': found contents that run over {low}..{high}, expected 0..{memory.size - 1} "
-                f"(its size is {memory.size})"
-            )
-
-
-def check_preferences(reading: Reading) -> None:
-    """Refuse preferences that are infinite or not a number (in a reading whose values are known)."""
-    for factor in reading.factors:
-        table = np.asarray(factor.log)
-        if not np.isfinite(table).all():
-            raise ModelError(
-                f"preference '{factor.name}': found {table[~np.isfinite(table)].flat[0]}, expected finite numbers (use "
-                "a large negative one for what must not be)"
-            )

@@ -1,0 +1,108 @@
+"""A site's distribution as rows: how many outcomes it has, their log-probabilities or the certain one, its faults."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+from jax import Array
+
+from npro_aif.distributions import DeterministicCategorical
+from npro_aif.errors import ModelError
+from npro_aif.numerics import is_concrete, safe_log
+
+# Sums of float32 rows differ from one by less than this if nothing is wrong; others are divided by their sum, which
+# would otherwise grow from step to step.
+ROUNDING = 2e-6
+SOUND = np.float32(1), np.float32(1), np.float32(0)  # the faults of rows that have none
+
+
+class Rows(NamedTuple):
+    """A batch of distributions over the same outcomes."""
+
+    log: Array | None  # (…, K) log-probabilities, or None
+    certain: Array | None  # (…) the certain outcome, or None
+    faults: tuple[Any, Any, Any]  # () the least and the largest row sum, and the least entry (of probabilities)
+
+
+def check_distribution(name: str, fn: dist.Distribution) -> None:
+    """Refuse what is no distribution over the outcomes 0, 1, 2, …, or not as it looks."""
+    if isinstance(fn, dist.MaskedDistribution):
+        raise ModelError(
+            f"site '{name}': found a masked {type(fn.base_dist).__name__}, whose probabilities NumPyro does not count, "
+            "expected a distribution without a mask (weigh a preference by jnp.where instead)"
+        )
+    if fn.event_shape != ():
+        raise ModelError(
+            f"site '{name}': found {type(fn).__name__} with outcomes of shape {fn.event_shape}, expected single whole "
+            "numbers (write several sites instead)"
+        )
+    if not fn.support.is_discrete:
+        raise ModelError(
+            f"site '{name}': found {type(fn).__name__}, a continuous distribution, expected a discrete one "
+            "(Categorical, DeterministicCategorical)"
+        )
+
+
+def num_categories(name: str, fn: dist.Distribution) -> int:
+    """How many outcomes a discrete distribution has; they must be 0, 1, …"""
+    if isinstance(fn, DeterministicCategorical):
+        return fn.num_categories
+    if isinstance(fn, dist.CategoricalProbs):
+        return int(jnp.shape(fn.probs)[-1])
+    if isinstance(fn, dist.CategoricalLogits):
+        return int(jnp.shape(fn.logits)[-1])
+    if not fn.has_enumerate_support:
+        raise ModelError(f"site '{name}': found {type(fn).__name__}, expected a distribution with finite support")
+    first = getattr(fn.support, "lower_bound", 0)
+    if is_concrete(first) and np.any(np.asarray(first) != 0):
+        raise ModelError(
+            f"site '{name}': found {type(fn).__name__}, whose outcomes start at {np.ravel(first)[0]}, expected "
+            "outcomes 0, 1, 2, …"
+        )
+    try:
+        return int(fn.enumerate_support(expand=False).shape[0])
+    except Exception as error:  # each distribution has its own way to fail
+        raise ModelError(
+            f"site '{name}': found {type(fn).__name__} whose number of outcomes is not known before the program runs, "
+            "expected dist.Categorical(probs=…)"
+        ) from error
+
+
+def rows(fn: dist.Distribution) -> Rows:
+    """A discrete distribution as rows; those that miss one by no more than the tolerance are divided by their sum."""
+    if isinstance(fn, DeterministicCategorical):
+        return Rows(None, jnp.asarray(fn.index, jnp.int32), SOUND)
+    if isinstance(fn, dist.CategoricalProbs):
+        return probability_rows(fn.probs)
+    if isinstance(fn, dist.CategoricalLogits):
+        return Rows(jax.nn.log_softmax(fn.logits, axis=-1), None, SOUND)
+    return Rows(jnp.moveaxis(fn.log_prob(fn.enumerate_support(expand=False)), 0, -1), None, SOUND)
+
+
+def probability_rows(probs: Any) -> Rows:
+    """Rows (…, K) of probabilities."""
+    probs = jnp.asarray(probs)
+    probs = probs.astype(jnp.promote_types(probs.dtype, jnp.result_type(float)))  # whole numbers, half precision
+    total = probs.sum(-1, keepdims=True)
+    scaled = probs / jnp.where(jnp.abs(total - 1) > ROUNDING, total, 1)
+    return Rows(safe_log(scaled), None, (total.min(), total.max(), probs.min()))
+
+
+def fix_outcome(found: Rows, size: int, values: tuple[int | None, ...], sizes: tuple[int, ...]) -> Rows:
+    """The rows with nothing but the outcomes that agree with the values which are fixed.
+
+    :param size: the number of outcomes, flat over the sites.
+    :param values: by site, the fixed value.
+    """
+    log = found.log
+    if log is None:
+        log = jnp.where(jnp.arange(size) == jnp.asarray(found.certain)[..., None], 0.0, -jnp.inf)
+    outcome = np.unravel_index(np.arange(size), sizes)
+    agrees = np.ones(size, bool)
+    for own, value in zip(outcome, values, strict=True):
+        agrees &= (own == value) if value is not None else True
+    return Rows(jnp.where(agrees, log, -jnp.inf), None, found.faults)
