@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple, Protocol
 
 from jax import Array
@@ -27,6 +28,9 @@ class SolverInfo(NamedTuple):
     iterations: Array  # () gradient steps or sweeps that were made
     converged: Array  # () whether the tolerance was reached
     cycle: Array  # () the length of a cycle that was met (0: none)
+    change: Array | float = math.nan  # () the largest change at the last iteration, in what the tolerance is about
+    starts: Array | int = 1  # () how many starts were made
+    agreed: Array | int = 1  # () how many of them ended at the F that was kept
 
 
 class Solution(NamedTuple):

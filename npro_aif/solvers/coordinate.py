@@ -23,10 +23,13 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from npro_aif.inference.objectives import Objective
 from npro_aif.inference.posterior import Terms
 from npro_aif.inference.temporal import TemporalPosterior
 from npro_aif.solvers.base import Problem, Solution, SolverInfo
-from npro_aif.solvers.restarts import best_of, check_restarts
+from npro_aif.solvers.descent import descend
+from npro_aif.solvers.restarts import check_restarts, every_start, lowest
+from npro_aif.solvers.steps import Exact
 from npro_aif.solvers.sweep import Costs, Forward, Sweep, prepare
 
 UNVISITED = ("prior", "free")
@@ -76,6 +79,8 @@ class CoordinateSolver:
         random policy.
     :param unvisited: what stands in where q has no mass: the "prior"-predictive flow, so that information is seen where
         the plan does not go yet; or nothing ("free"), so that it does not lead away from the plan.
+    :param min_decrease: under ``Active(gradient="through")``, which is descended: stop when F falls by less than this,
+        relative to max(1, |F|).
     """
 
     max_sweeps: int = 50
@@ -83,6 +88,7 @@ class CoordinateSolver:
     restarts: int = 1
     lead: int = 0
     unvisited: str = "prior"
+    min_decrease: float = 1e-6
 
     def __post_init__(self) -> None:
         if self.max_sweeps < 1:
@@ -110,19 +116,22 @@ class CoordinateSolver:
                 "its own way, expected one with a closed form such as Planning() (use SVISolver, or override priors() "
                 "only)"
             )
-        if problem.objective.epistemic and problem.objective.gradient == "through":
-            raise ValueError(
-                "CoordinateSolver: found Active(gradient='through'), expected gradient='fixed' (use SVISolver to "
-                "differentiate through the epistemic priors)"
-            )
+        if descends(problem.objective):
+            check_descent(problem)
 
     def solve(self, problem: Problem, key: Array, params: Any) -> Solution:
         """Sweep from ``params``, and from further key-seeded policies and q(θ), until q reproduces itself."""
 
-        def solve(params: Any) -> Solution:
+        if self.restarts == 1:
             return self._solve(problem, params)
+        every = self.every_start(problem, key, params)
+        best, agreed = lowest(every.free_energy[:, -1])
+        solution: Solution = jax.tree.map(lambda leaf: leaf[best], every)
+        return solution._replace(info=solution.info._replace(starts=jnp.asarray(self.restarts), agreed=agreed))
 
-        return best_of(self.restarts, problem, key, params, solve, lambda solution: solution.free_energy[-1])
+    def every_start(self, problem: Problem, key: Array, params: Any) -> Solution:
+        """The solutions from all starts, with a leading axis."""
+        return every_start(self.restarts, problem, key, params, lambda params: self._solve(problem, params))
 
     def _solve(self, problem: Problem, params: Any) -> Solution:
         world = problem.world
@@ -131,6 +140,11 @@ class CoordinateSolver:
         tables = guide.tables(world, problem.num_steps)
         seeds = {name: params[name] for name, table in tables.items() if table.role in ("control", "parameter")}
         first = sweep.template(guide.posterior(world, seeds, problem.num_steps))
+        if descends(problem.objective):
+            end = descend(sweep, first, self.max_sweeps, self.min_decrease)
+            posterior = sweep.whole(end.posterior)
+            info = SolverInfo(end.sweep, end.settled, jnp.asarray(0), end.change)
+            return Solution(posterior, end.history, end.terms, info, guide.params_of(world, posterior))
         state = jax.lax.while_loop(
             lambda state: ~state.done, lambda state: self._body(sweep, state), self._begin(sweep, first)
         )
@@ -139,7 +153,7 @@ class CoordinateSolver:
         posterior = sweep.whole(best.posterior)
         looked = jnp.arange(self.max_sweeps + 1) < jnp.minimum(made + 1, self.max_sweeps)
         history = jnp.where(looked, state.history, best.free_energy)
-        info = SolverInfo(made, converged, jnp.where(converged, 0, cycle))
+        info = SolverInfo(made, converged, jnp.where(converged, 0, cycle), change)
         return Solution(posterior, history, best.terms, info, guide.params_of(world, posterior))
 
     def _begin(self, sweep: Sweep, first: TemporalPosterior) -> Sweeping:
@@ -183,7 +197,8 @@ class CoordinateSolver:
         share = jnp.where(cycle > 0, DAMPING ** (1 + since // CALM), 1.0)
         share = jnp.where(made > lead, share, jnp.where(made == lead, 1.0, 0.0))
         costs = jax.tree.map(lambda old, new: old + share * (new - old), state.costs, seen.costs)
-        posterior = sweep.backward(state.posterior, seen.before, costs)
+        step = Exact(sweep.objective.correction)
+        posterior, _ = sweep.backward(state.posterior, seen.mass, sweep.held(costs), step)
         gap = jnp.stack([jnp.abs(a - b).max() for a, b in zip(costs, seen.costs, strict=True)]).max()
         change = jnp.maximum(distance(posterior, state.posterior), gap)
         mark = fingerprint(posterior, costs)
@@ -194,6 +209,29 @@ class CoordinateSolver:
             posterior=posterior,
             costs=costs,
             prints=jnp.roll(state.prints, 1).at[0].set(mark),
+        )
+
+
+def descends(objective: Objective) -> bool:
+    """Whether F is descended with the derivatives of its epistemic terms, and these are not held."""
+    return objective.epistemic and objective.gradient == "through"
+
+
+def check_descent(problem: Problem) -> None:
+    """Refuse what cannot, or should not, be descended."""
+    objective, guide = problem.objective, problem.guide
+    if not objective.descends:
+        raise ValueError(
+            f"CoordinateSolver: found {objective} with gradient='through', expected normalize=False, "
+            "planning_correction=True and the epistemic priors of Active itself, whose derivatives have a closed form "
+            "(use SVISolver, or gradient='fixed')"
+        )
+    learned = guide.learned(problem.world)  # type: ignore[attr-defined]
+    if "observation" in learned and any(kernel.learnable for kernel in problem.world.observation.values()):
+        raise ValueError(
+            "CoordinateSolver: found learned observations with gradient='through', expected "
+            "TemporalGuide(model, learn=('control',)), with 'parameter' and 'state' if you like: F_active would fall by "
+            "imagining observations that tell more than the model's do"
         )
 
 
