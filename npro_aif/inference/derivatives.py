@@ -3,7 +3,7 @@
 With raw priors these terms are a function of the masses alone (homogeneous of degree one, so that the costs add up to
 the terms again), and their derivatives are
 
-    at (x,u,x',θ):  w_entropy · log m_t(v'|v,m,u)        m_t: the next visible state with all that is not seen summed out
+    at (x,u,x',θ):  w_entropy · log m_t(v'|v,m,u)        m_t: the next visible state with what is not seen summed out
     at (x',m,u,θ):  w_ambiguity · H[y|x',u,θ] − w_novelty · KL[p(y|x',u,θ) ‖ q_t(y|v',m,u)]
 
 (without memory and hidden states x' for v', and u summed out in the second).

@@ -4,8 +4,9 @@ With raw exponents a(u) = H[x'|x,u], a(x) = −E_q(θ|x) H[q(y|x,θ)] and a(y,x)
 
     log p̃ = w · a − [normalize] log Σ exp(w · a),
 
-each with a weight w of its own, the sum over the entries where a is defined (q > 0). F_active counts −E_q[log p̃(u) + log p̃(x) + log p̃(y,x)]
-= E_q(u)[d(u)] + E_q(x)[c(x)]. The same code serves one time slice and whole sequences.
+each with a weight w of its own, the sum over the entries where a is defined (q > 0). F_active counts
+−E_q[log p̃(u) + log p̃(x) + log p̃(y,x)] = E_q(u)[d(u)] + E_q(x)[c(x)]. The same code serves one time slice and whole
+sequences.
 """
 
 from __future__ import annotations

@@ -121,7 +121,6 @@ class CoordinateSolver:
 
     def solve(self, problem: Problem, key: Array, params: Any) -> Solution:
         """Sweep from ``params``, and from further key-seeded policies and q(θ), until q reproduces itself."""
-
         if self.restarts == 1:
             return self._solve(problem, params)
         every = self.every_start(problem, key, params)
@@ -230,8 +229,8 @@ def check_descent(problem: Problem) -> None:
     if "observation" in learned and any(kernel.learnable for kernel in problem.world.observation.values()):
         raise ValueError(
             "CoordinateSolver: found learned observations with gradient='through', expected "
-            "TemporalGuide(model, learn=('control',)), with 'parameter' and 'state' if you like: F_active would fall by "
-            "imagining observations that tell more than the model's do"
+            "TemporalGuide(model, learn=('control',)), with 'parameter' and 'state' if you like: F_active would fall "
+            "by imagining observations that tell more than the model's do"
         )
 
 

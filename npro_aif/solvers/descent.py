@@ -1,14 +1,15 @@
 """F_active as a minimum: descent on the policy (and on learned parameters and states) that never leads upwards.
 
-With raw priors and the planning correction F_active is a function of the masses q(x,m,u,θ), and its derivatives are costs
-(:mod:`npro_aif.inference.derivatives`). One backward pass with them yields Q̄(v,m,u), and a mirror step
+With raw priors and the planning correction F_active is a function of the masses q(x,m,u,θ), and its derivatives are
+costs (:mod:`npro_aif.inference.derivatives`). One backward pass with them yields Q̄(v,m,u), and a mirror step
 
-    π ← π exp(−η Q̄) / Z,      log q ← (η log q* + log q) / (1 + η) for learned parameters and states, q* their minimiser,
+    π ← π exp(−η Q̄) / Z,
+    log q ← (η log q* + log q) / (1 + η)     for learned parameters and states, q* their minimiser,
 
 is kept if F falls; η grows where it does and shrinks where it does not, so that nothing can cycle. First of all the
 greedy step (η = ∞) is tried. It is kept only if F falls by all that the backward pass promised: then the problem is a
-Markov decision process as far as it goes, and the step solves it. Where it delivers less it would commit too early: many
-minima are mixed policies.
+Markov decision process as far as it goes, and the step solves it. Where it delivers less it would commit too early:
+many minima are mixed policies.
 """
 
 from __future__ import annotations

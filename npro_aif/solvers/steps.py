@@ -1,7 +1,7 @@
 """How far a backward pass moves each factor: to its exact minimiser, or by a mirror step towards it.
 
-A mirror step of size η minimises what a factor costs plus KL[q ‖ q_old] / η: with costs held it never leads upwards, and
-for η → ∞ it is the exact minimiser.
+A mirror step of size η minimises what a factor costs plus KL[q ‖ q_old] / η: with costs held it never leads upwards,
+and for η → ∞ it is the exact minimiser.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from jax import Array
 from npro_aif.numerics import masked_log_softmax
 from npro_aif.tables.kernels import Transition
 
-TIE = 1e-5  # controls whose costs differ by less, relative to max(1, |cost|), are tied and share
+TIE = 1e-5  # controls whose costs differ by less, in nats, are tied and share,
+ROUNDING = 16  # or by less than so many times the rounding of the costs themselves
 FLOOR = -27.6  # log 1e-12: the least log π that a mirror step starts from, so that every control can come back
 
 
@@ -86,5 +87,6 @@ def least(cost: Array, allowed: Array) -> Array:
     """log of the policy that takes the cheapest control; ties share equally."""
     cost = jnp.where(allowed, cost, jnp.inf)
     lowest = cost.min(-1, keepdims=True)
-    tied = (cost <= lowest + TIE * jnp.maximum(1.0, jnp.abs(lowest))) & allowed
+    unseen = TIE + ROUNDING * jnp.finfo(cost.dtype).eps * jnp.abs(lowest)
+    tied = (cost <= lowest + unseen) & allowed
     return jnp.where(tied, -jnp.log(tied.sum(-1, keepdims=True)), -jnp.inf)

@@ -173,8 +173,8 @@ class Sweep(NamedTuple):
         """Update every factor, from the last to the first; also F of the result if it had these costs, ()."""
         world = self.world
 
-        def update(i: Array, carry: tuple[Array, TemporalPosterior]) -> tuple[Array, TemporalPosterior]:
-            future, q = carry  # (S, Θ) the cost to go from s_t on
+        def update(i: Array, carry: tuple[Array, Array, TemporalPosterior]) -> tuple[Array, Array, TemporalPosterior]:
+            future, common, q = carry  # (S, Θ) the cost to go from s_t on, less what is common to all of them
             t = world.horizon - 1 - i
             loop, prior = world.loop.at(t), prior_policy(world, t)
             kernel, moving, effort = self.controls(t, future, costs(t), step, template)
@@ -184,16 +184,20 @@ class Sweep(NamedTuple):
             if "control" in self.learn:
                 control = step.control(average, prior > -jnp.inf, control)
             future = self.follow(t, control, moving, effort)
+            least = jnp.where(joint > 0, future, jnp.inf).min()
             q = q._replace(control=q.control.at[t].set(control))
-            return future, q if kernel is None else q._replace(state=q.state.put(t, kernel))
+            q = q if kernel is None else q._replace(state=q.state.put(t, kernel))
+            return future - least, common + least, q
 
         nothing = jnp.zeros(mass.shape[1:], mass.dtype)
-        future, q = jax.lax.fori_loop(0, world.horizon, update, (nothing, template))
+        first = nothing, jnp.zeros((), mass.dtype), template
+        future, common, q = jax.lax.fori_loop(0, world.horizon, update, first)
         cost = (jnp.exp(world.initial) * world.loop.begin(future).T).sum(-1)  # (Θ,)
         if "parameter" in self.learn:
             q = q._replace(parameter=step.parameter(world.parameter, cost, template.parameter))
         own = self.whole(q).parameter
-        return q, mul_log(jnp.exp(own), own - jnp.where(own > -jnp.inf, world.parameter, 0.0) + cost).sum()
+        gap = own - jnp.where(own > -jnp.inf, world.parameter, 0.0)
+        return q, mul_log(jnp.exp(own), gap + cost).sum() + common
 
     def controls(
         self,
@@ -242,7 +246,8 @@ class Sweep(NamedTuple):
         num_parameters, num_states = world.initial.shape
         learned = None
         if self.learns_state:
-            assert step is not None and template is not None
+            assert step is not None
+            assert template is not None
             cost = arrival.T[:, None, None, :] - sum(edges) + costs.edge
             learned, value = step.state(kernel, cost, template.state.at(t))
             value = control_first(value)

@@ -66,9 +66,11 @@ class _Dense:
         return mul_log(self.probs, cost).sum(-1)
 
     def tilt(self, cost: Array) -> tuple[Self, Array]:
-        log = self.log - cost
+        least = jnp.where(self.support, cost, jnp.inf).min(-1, keepdims=True)  # what is common would drown the rest
+        least = jnp.where(jnp.isfinite(least), least, 0.0)
+        log = self.log - (cost - least)
         value = jax.nn.logsumexp(log, axis=-1, keepdims=True)
-        return type(self)(log - value), -value[..., 0]
+        return type(self)(log - value), (least - value)[..., 0]
 
     def divergence(self, other: Kernel) -> Array:
         return mul_log(self.probs, self.log - jnp.where(self.log > -jnp.inf, other.table(), 0.0)).sum(-1)

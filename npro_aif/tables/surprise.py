@@ -1,8 +1,8 @@
 """How surprising a move is while θ is unknown: −log m(x'|x,u), m being the next state with θ summed out.
 
-Where it leads, on average: Σ_x' p(x'|x,u,θ) (−log m(x'|x,u)). This is the derivative of q(x) H[q(x'|x,u)]
-(:meth:`~npro_aif.tables.kernels.Transition.spread`) with respect to q(θ,x), which serves for kernels that have no faster
-way of their own.
+On average over where it leads, Σ_x' p(x'|x,u,θ) (−log m(x'|x,u)), it is the derivative of q(x) H[q(x'|x,u)]
+(:meth:`~npro_aif.tables.kernels.Transition.spread`) with respect to q(θ,x), which serves for kernels that have no
+faster way of their own.
 """
 
 from __future__ import annotations
