@@ -40,6 +40,9 @@ TOGETHER_FROM = 16
 LOCKSTEP = 128
 MOST_BELIEF_BYTES = 2**31
 
+# Starts of the coordinate solver in a small world, where a batch of them costs little more than one.
+STARTS = 8
+
 # --- Programs and tables ------------------------------------------------------------------------------------
 
 # Entries of the tables that a program keeps: 256 MB. A world with more is large, and its tables are evaluated for the

@@ -2,10 +2,11 @@ r"""The three epistemic priors, and what they cost at each control and state.
 
 With raw exponents a(u) = H[x'|x,u], a(x) = −E_q(θ|x) H[q(y|x,θ)] and a(y,x) = KL[q(θ|y,x) ‖ q(θ|x)],
 
-    log p̃ = weight · a − [normalize] log Σ exp(weight · a),
+    log p̃ = w · a − [normalize] log Σ exp(w · a),
 
-the sum over the entries where a is defined (q > 0). F_active counts −E_q[log p̃(u) + log p̃(x) + log p̃(y,x)]
-= E_q(u)[d(u)] + E_q(x)[c(x)]. The same code serves one time slice and whole sequences.
+each with a weight w of its own, the sum over the entries where a is defined (q > 0). F_active counts
+−E_q[log p̃(u) + log p̃(x) + log p̃(y,x)] = E_q(u)[d(u)] + E_q(x)[c(x)]. The same code serves one time slice and whole
+sequences.
 """
 
 from __future__ import annotations
@@ -21,17 +22,25 @@ from npro_aif.numerics import log_normalizer
 COSTS = "epistemic costs"  # what a gradient's forward pass keeps of a slice
 
 
+class Weights(NamedTuple):
+    """The weight of each epistemic prior."""
+
+    entropy: float | Array  # of p̃(u): the entropy of moves
+    ambiguity: float | Array  # of p̃(x)
+    novelty: float | Array  # of p̃(y,x)
+
+
 class EpistemicCosts(NamedTuple):
     """What F_active adds: E_q(u)[control] + E_q(x)[ambiguity + novelty] + normalizer."""
 
-    control: Array  # (U,) −weight · a(u)
-    ambiguity: Array  # (X,) −weight · a(x), over all observation sites
-    novelty: Array  # (X,) −weight · Σ_y q(y|x) a(y,x), over all observation sites
+    control: Array  # (U,) −w · a(u)
+    ambiguity: Array  # (X,) −w · a(x), over all observation sites
+    novelty: Array  # (X,) −w · Σ_y q(y|x) a(y,x), over all observation sites
     normalizer: Array | None  # () Σ of the log normalisers, where the priors are normalised
 
 
 class Normalizers(NamedTuple):
-    """log Σ exp(weight · a); of each observation site its own."""
+    """log Σ exp(w · a); of each observation site its own."""
 
     control: Array  # ()
     state: dict[str, Array]  # ()
@@ -39,7 +48,7 @@ class Normalizers(NamedTuple):
 
 
 class EpistemicPriors(NamedTuple):
-    """The priors as tables weight · a; of each observation site its own."""
+    """The priors as tables w · a; of each observation site its own."""
 
     control: Array  # (U,)
     state: dict[str, Array]  # by observation site, (X,)
@@ -71,15 +80,19 @@ class EpistemicPriors(NamedTuple):
         )
 
 
-def epistemic_priors(part: Part, *, normalize: bool, weight: float | Array, joint: bool = True) -> EpistemicPriors:
+def epistemic_priors(
+    part: Part, *, normalize: bool, weight: float | Array | Weights, joint: bool = True
+) -> EpistemicPriors:
     """The priors at one part of a posterior.
 
+    :param weight: of all three, or of each its own.
     :param joint: observation sites count together; otherwise each by itself, and the same information several times.
     """
     evidence = part.evidence(joint=joint)
-    control = weight * part.move_entropy()
-    state = {name: -weight * e.ambiguity for name, e in evidence.items()}
-    observation = {name: weight * e.gain for name, e in evidence.items()}
+    weights = weight if isinstance(weight, Weights) else Weights(weight, weight, weight)
+    control = weights.entropy * part.move_entropy()
+    state = {name: -weights.ambiguity * e.ambiguity for name, e in evidence.items()}
+    observation = {name: weights.novelty * e.gain for name, e in evidence.items()}
     predicted = {name: e.observation for name, e in evidence.items()}
     normalizers = None
     if normalize:

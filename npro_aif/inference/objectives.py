@@ -18,7 +18,7 @@ from jax import Array
 from jax.ad_checkpoint import checkpoint_name
 from numpyro.infer.elbo import ELBO
 
-from npro_aif.inference.epistemic import COSTS, EpistemicCosts, EpistemicPriors, epistemic_priors
+from npro_aif.inference.epistemic import COSTS, EpistemicCosts, EpistemicPriors, Weights, epistemic_priors
 from npro_aif.inference.generic import generic_posterior
 from npro_aif.inference.posterior import Part, Posterior, Terms
 from npro_aif.numerics import is_concrete, without_gradient
@@ -79,6 +79,16 @@ class Objective(ELBO):
         """The epistemic priors as costs of controls and states."""
         priors = self.priors(part)
         return None if priors is None else priors.costs()
+
+    @property
+    def descends(self) -> bool:
+        """Whether its epistemic terms have derivatives in closed form (:mod:`npro_aif.inference.derivatives`)."""
+        return False
+
+    @property
+    def weights(self) -> Weights:
+        """The weight of each epistemic prior."""
+        return Weights(0.0, 0.0, 0.0)
 
     def combine(self, part: Part, costs: EpistemicCosts | None) -> Terms:
         """The terms of one part, given its epistemic costs (see :meth:`terms`)."""
@@ -189,11 +199,17 @@ class Active(Objective):
         differentiates them too. The value of F is the same.
     :param planning_correction: add Σ_t H[q(u_t|x_{t-1})], as in F_planning.
     :param weight: scales log p̃.
+    :param entropy: scales log p̃(u), the entropy of moves, beside ``weight``. With 0 noise as such attracts nobody.
+    :param ambiguity: scales log p̃(x), the ambiguity of observations, likewise. With 0 a noisy sensor is as good as what
+        it tells.
+    :param novelty: scales log p̃(y,x), the information that observations bring, likewise.
     :param evidence: several observation sites tell what they tell together ("joint"), or the sum of what each tells
         ("sites"), which counts the same information several times.
 
-    >>> Active(weight=0.1)
-    Active(normalize=False, gradient='fixed', planning_correction=True, weight=0.1, evidence='joint')
+    >>> Active(weight=0.1).weights
+    Weights(entropy=0.1, ambiguity=0.1, novelty=0.1)
+    >>> Active.information_gain(weight=0.5).weights
+    Weights(entropy=0.0, ambiguity=0.0, novelty=0.5)
     """
 
     normalize: bool = False
@@ -201,14 +217,24 @@ class Active(Objective):
     planning_correction: bool = True
     weight: float = 1.0
     evidence: Literal["joint", "sites"] = "joint"
+    entropy: float = 1.0
+    ambiguity: float = 1.0
+    novelty: float = 1.0
+
+    @classmethod
+    def information_gain(cls, weight: float = 1.0, **switches: Any) -> Active:
+        """The information that observations bring, and nothing else: neither noise nor certainty is sought as such."""
+        return cls(weight=weight, entropy=0.0, ambiguity=0.0, **switches)
 
     def __post_init__(self) -> None:
         if self.evidence not in ("joint", "sites"):
             raise ValueError(f"evidence: found {self.evidence!r}, expected 'joint' or 'sites'")
         if self.gradient not in ("fixed", "through"):
             raise ValueError(f"gradient: found {self.gradient!r}, expected 'fixed' or 'through'")
-        if is_concrete(self.weight) and not self.weight >= 0:
-            raise ValueError(f"weight: found {self.weight!r}, expected a number that is not negative")
+        for name in ("weight", "entropy", "ambiguity", "novelty"):
+            value = getattr(self, name)
+            if is_concrete(value) and not value >= 0:
+                raise ValueError(f"{name}: found {value!r}, expected a number that is not negative")
 
     @property
     def correction(self) -> bool:
@@ -216,4 +242,12 @@ class Active(Objective):
 
     def priors(self, part: Part) -> EpistemicPriors:
         joint = self.evidence == "joint"
-        return epistemic_priors(part, normalize=self.normalize, weight=self.weight, joint=joint)
+        return epistemic_priors(part, normalize=self.normalize, weight=self.weights, joint=joint)
+
+    @property
+    def descends(self) -> bool:
+        return not self.normalize and self.planning_correction and type(self).priors is Active.priors
+
+    @property
+    def weights(self) -> Weights:
+        return Weights(self.weight * self.entropy, self.weight * self.ambiguity, self.weight * self.novelty)

@@ -106,6 +106,12 @@ class Plan(NamedTuple):
             raise ValueError(f"control_cost: found a {type(posterior).__name__}, expected the plan of a TemporalGuide")
         return first_costs(self.origin.objective, self.world(), posterior)
 
+    def explain(self) -> str:
+        """What the solver did, in words: whether it settled, after how many iterations, and from how many starts."""
+        if self.free_energy.ndim != 1:
+            raise ValueError(f"explain: found a batch of {len(self.free_energy)} plans, expected one")
+        return f"F = {float(self.free_energy[-1]):.4f} nats. {self.info.explain()}"
+
     def tree(self, depth: int = 4) -> Tree:
         """The plan as a decision tree in words and numbers: print it.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple, Protocol
 
 from jax import Array
@@ -27,6 +28,32 @@ class SolverInfo(NamedTuple):
     iterations: Array  # () gradient steps or sweeps that were made
     converged: Array  # () whether the tolerance was reached
     cycle: Array  # () the length of a cycle that was met (0: none)
+    change: Array | float = math.nan  # () the largest change at the last iteration, in what the tolerance is about
+    starts: Array | int = 1  # () how many starts were made
+    agreed: Array | int = 1  # () how many of them ended at the F that was kept
+
+    def explain(self) -> str:
+        """The same in words.
+
+        >>> SolverInfo(12, True, 0, 2e-7, 8, 6).explain()  # type: ignore[arg-type]
+        'Settled after 12 iterations (last change 2e-07). 6 of 8 starts ended at this F.'
+        >>> SolverInfo(50, False, 0).explain()  # type: ignore[arg-type]
+        'Not settled after 50 iterations: make more of them, or more starts.'
+        """
+        made, change = int(self.iterations), float(self.change)
+        left = "" if math.isnan(change) else f" (last change {change:.0e})"
+        if bool(self.converged):
+            words = f"Settled after {made} iterations{left}."
+        elif int(self.cycle) > 0:
+            words = (
+                f"Not settled after {made} iterations{left}: they came back to the same posteriors every "
+                f"{int(self.cycle)}, and the one with the lowest F was kept."
+            )
+        else:
+            words = f"Not settled after {made} iterations{left}: make more of them, or more starts."
+        if int(self.starts) > 1:
+            words += f" {int(self.agreed)} of {int(self.starts)} starts ended at this F."
+        return words
 
 
 class Solution(NamedTuple):

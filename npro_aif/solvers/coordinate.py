@@ -23,14 +23,19 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from npro_aif.inference.objectives import Objective
 from npro_aif.inference.posterior import Terms
 from npro_aif.inference.temporal import TemporalPosterior
+from npro_aif.sizes import STARTS, is_small
 from npro_aif.solvers.base import Problem, Solution, SolverInfo
-from npro_aif.solvers.restarts import best_of, check_restarts
+from npro_aif.solvers.descent import descend
+from npro_aif.solvers.restarts import check_restarts, every_start, lowest
+from npro_aif.solvers.steps import Exact
 from npro_aif.solvers.sweep import Costs, Forward, Sweep, prepare
 
 UNVISITED = ("prior", "free")
 MEMORY = 8  # the longest cycle that is looked for
+UNNORMALIZED = 1e-4  # by how much the sum of a row may differ from one, by rounding
 DAMPING = 0.5  # the share of the new costs once a cycle was met; halved again every CALM sweeps
 CALM, PATIENCE = 2, 4  # and after PATIENCE sweeps that did not settle it, it is left alone (more never helped)
 
@@ -70,24 +75,29 @@ class CoordinateSolver:
 
     :param max_sweeps: how many sweeps at most.
     :param tol: stop when no probability of a learned factor (and no epistemic cost) changed by more than this.
-    :param restarts: how many key-seeded starts to make; the lowest F is kept. Symmetric worlds have saddles and ties,
-        and F_planning has local minima.
+    :param restarts: how many key-seeded starts to make, as one batch; the lowest F is kept. Symmetric worlds have
+        saddles and ties, and F_planning and F_active have local minima. By default 8 in a small world
+        (:mod:`npro_aif.sizes`) and one in a large world.
     :param lead: sweeps of F_active without epistemic costs to begin with, so that they are those of a plan and not of a
         random policy.
     :param unvisited: what stands in where q has no mass: the "prior"-predictive flow, so that information is seen where
         the plan does not go yet; or nothing ("free"), so that it does not lead away from the plan.
+    :param min_decrease: under ``Active(gradient="through")``, which is descended: stop when F falls by less than this,
+        relative to max(1, |F|).
     """
 
     max_sweeps: int = 50
     tol: float = 1e-5
-    restarts: int = 1
+    restarts: int | None = None
     lead: int = 0
     unvisited: str = "prior"
+    min_decrease: float = 1e-6
 
     def __post_init__(self) -> None:
         if self.max_sweeps < 1:
             raise ValueError(f"max_sweeps: found {self.max_sweeps}, expected at least 1")
-        check_restarts(self.restarts)
+        if self.restarts is not None:
+            check_restarts(self.restarts)
         if not 0 <= self.lead < self.max_sweeps:
             raise ValueError(f"lead: found {self.lead}, expected at least 0 and less than max_sweeps={self.max_sweeps}")
         if self.unvisited not in UNVISITED:
@@ -110,19 +120,32 @@ class CoordinateSolver:
                 "its own way, expected one with a closed form such as Planning() (use SVISolver, or override priors() "
                 "only)"
             )
-        if problem.objective.epistemic and problem.objective.gradient == "through":
-            raise ValueError(
-                "CoordinateSolver: found Active(gradient='through'), expected gradient='fixed' (use SVISolver to "
-                "differentiate through the epistemic priors)"
-            )
+        if descends(problem.objective):
+            check_descent(problem)
 
     def solve(self, problem: Problem, key: Array, params: Any) -> Solution:
         """Sweep from ``params``, and from further key-seeded policies and q(θ), until q reproduces itself."""
-
-        def solve(params: Any) -> Solution:
+        if self.num_starts(problem) == 1:
             return self._solve(problem, params)
+        every = self.every_start(problem, key, params)
+        best, agreed = lowest(every.free_energy[:, -1])
+        solution: Solution = jax.tree.map(lambda leaf: leaf[best], every)
+        info = solution.info._replace(starts=jnp.asarray(self.num_starts(problem)), agreed=agreed)
+        return solution._replace(info=info)
 
-        return best_of(self.restarts, problem, key, params, solve, lambda solution: solution.free_energy[-1])
+    def num_starts(self, problem: Problem) -> int:
+        """How many starts are made."""
+        if self.restarts is not None:
+            return self.restarts
+        world = problem.world
+        num_parameters, num_states = world.initial.shape
+        small = is_small(num_parameters, world.loop.num_rows(num_states), world.num_controls)
+        return STARTS if small and problem.guide.tables(world, problem.num_steps) else 1
+
+    def every_start(self, problem: Problem, key: Array, params: Any) -> Solution:
+        """The solutions from all starts, with a leading axis; they run as one batch."""
+        count = self.num_starts(problem)
+        return every_start(count, problem, key, params, lambda params: self._solve(problem, params))
 
     def _solve(self, problem: Problem, params: Any) -> Solution:
         world = problem.world
@@ -131,15 +154,21 @@ class CoordinateSolver:
         tables = guide.tables(world, problem.num_steps)
         seeds = {name: params[name] for name, table in tables.items() if table.role in ("control", "parameter")}
         first = sweep.template(guide.posterior(world, seeds, problem.num_steps))
+        if descends(problem.objective):
+            end = descend(sweep, first, self.max_sweeps, self.min_decrease)
+            posterior = sweep.whole(end.posterior)
+            info = SolverInfo(end.sweep, end.settled & is_normalized(end.posterior), jnp.asarray(0), end.change)
+            return Solution(posterior, end.history, end.terms, info, guide.params_of(world, posterior))
         state = jax.lax.while_loop(
             lambda state: ~state.done, lambda state: self._body(sweep, state), self._begin(sweep, first)
         )
         made, change, cycle, _ = state.progress
-        converged, best = change <= self.tol, state.best
+        best = state.best
         posterior = sweep.whole(best.posterior)
+        converged = (change <= self.tol) & is_normalized(best.posterior)
         looked = jnp.arange(self.max_sweeps + 1) < jnp.minimum(made + 1, self.max_sweeps)
         history = jnp.where(looked, state.history, best.free_energy)
-        info = SolverInfo(made, converged, jnp.where(converged, 0, cycle))
+        info = SolverInfo(made, converged, jnp.where(converged, 0, cycle), change)
         return Solution(posterior, history, best.terms, info, guide.params_of(world, posterior))
 
     def _begin(self, sweep: Sweep, first: TemporalPosterior) -> Sweeping:
@@ -183,7 +212,8 @@ class CoordinateSolver:
         share = jnp.where(cycle > 0, DAMPING ** (1 + since // CALM), 1.0)
         share = jnp.where(made > lead, share, jnp.where(made == lead, 1.0, 0.0))
         costs = jax.tree.map(lambda old, new: old + share * (new - old), state.costs, seen.costs)
-        posterior = sweep.backward(state.posterior, seen.before, costs)
+        step = Exact(sweep.objective.correction)
+        posterior, _ = sweep.backward(state.posterior, seen.mass, sweep.held(costs), step)
         gap = jnp.stack([jnp.abs(a - b).max() for a, b in zip(costs, seen.costs, strict=True)]).max()
         change = jnp.maximum(distance(posterior, state.posterior), gap)
         mark = fingerprint(posterior, costs)
@@ -195,6 +225,38 @@ class CoordinateSolver:
             costs=costs,
             prints=jnp.roll(state.prints, 1).at[0].set(mark),
         )
+
+
+def descends(objective: Objective) -> bool:
+    """Whether F is descended with the derivatives of its epistemic terms, and these are not held."""
+    return objective.epistemic and objective.gradient == "through"
+
+
+def check_descent(problem: Problem) -> None:
+    """Refuse what cannot, or should not, be descended."""
+    objective, guide = problem.objective, problem.guide
+    if not objective.descends:
+        raise ValueError(
+            f"CoordinateSolver: found {objective} with gradient='through', expected normalize=False, "
+            "planning_correction=True and the epistemic priors of Active itself, whose derivatives have a closed form "
+            "(use SVISolver, or gradient='fixed')"
+        )
+    learned = guide.learned(problem.world)  # type: ignore[attr-defined]
+    if "observation" in learned and any(kernel.learnable for kernel in problem.world.observation.values()):
+        raise ValueError(
+            "CoordinateSolver: found learned observations with gradient='through', expected "
+            "TemporalGuide(model, learn=('control',)), with 'parameter' and 'state' if you like: F_active would fall "
+            "by imagining observations that tell more than the model's do"
+        )
+
+
+def is_normalized(template: TemporalPosterior) -> Array:
+    """Whether the rows of the factors that a sweep changes sum to one, ()."""
+    tables = [template.control, template.parameter]
+    if template.state is not None:
+        tables.append(template.state.table())
+    gaps = [jnp.abs(jnp.exp(table).sum(-1) - 1).max() for table in tables]
+    return jnp.stack(gaps).max() <= UNNORMALIZED
 
 
 def distance(a: TemporalPosterior, b: TemporalPosterior) -> Array:

@@ -17,7 +17,7 @@ from npro_aif.numerics import sum_last
 from npro_aif.program.checks import check_belief
 from npro_aif.program.program import Fixed, Program, program_of
 from npro_aif.solvers.base import Problem
-from npro_aif.solvers.sweep import Costs, Sweep, prepare, prior_policy
+from npro_aif.solvers.sweep import Costs, CostsAt, Sweep, prepare, prior_policy
 from npro_aif.tables.world import World
 
 
@@ -29,9 +29,13 @@ def control_cost(world: World, objective: Objective, posterior: TemporalPosterio
     world = _with_factors_of(world, posterior)
     problem = Problem(world, None, objective, posterior.num_steps)  # type: ignore[arg-type]
     sweep = prepare(problem, (), with_reference=True)
-    held = sweep.forward(sweep.template(posterior)).costs
-    future = _to_go(sweep, posterior, held)
-    _, moving, effort = sweep.controls(jnp.asarray(0), future, held)
+    template = sweep.template(posterior)
+    if objective.epistemic and objective.gradient == "through" and objective.descends:
+        costs = sweep.derivatives(template, sweep.masses(template))
+    else:
+        costs = sweep.held(sweep.forward(template).costs)
+    future = _to_go(sweep, posterior, costs)
+    _, moving, effort = sweep.controls(jnp.asarray(0), future, costs(jnp.asarray(0)))
     start = posterior.start(world)
     seen = world.loop.seen(sum_last(start))
     cost = (moving * start).sum((1, 2)) + (seen[:, None] * effort).sum(0)
@@ -45,13 +49,13 @@ def first_costs(objective: Objective, world: World, posterior: TemporalPosterior
     return control_cost(world, objective, posterior)
 
 
-def _to_go(sweep: Sweep, posterior: TemporalPosterior, costs: Costs) -> Array:
+def _to_go(sweep: Sweep, posterior: TemporalPosterior, costs: CostsAt) -> Array:
     """The cost of what follows the first step, (S, Θ)."""
     horizon = sweep.world.horizon
 
     def step(i: Array, future: Array) -> Array:
         t = horizon - 1 - i
-        _, moving, effort = sweep.controls(t, future, costs)
+        _, moving, effort = sweep.controls(t, future, costs(t))
         return sweep.follow(t, posterior.control[t], moving, effort)
 
     return jax.lax.fori_loop(0, horizon - 1, step, jnp.zeros_like(posterior.start(sweep.world)))
@@ -105,11 +109,11 @@ def _best(world: World, num_steps: int) -> Array:
     sweep = prepare(problem, (), with_reference=False)
     num_states, num_controls = world.initial.shape[1], world.num_controls
     num_contexts = num_states * getattr(world.loop, "num_controls", 1)
-    free = Costs(jnp.zeros((num_steps, num_contexts)), jnp.zeros((num_steps, num_controls)))
+    free = sweep.held(Costs(jnp.zeros((num_steps, num_contexts)), jnp.zeros((num_steps, num_controls))))
 
     def step(i: Array, future: Array) -> Array:
         t = num_steps - 1 - i
-        _, moving, effort = sweep.controls(t, future, free)
+        _, moving, effort = sweep.controls(t, future, free(t))
         effort = jnp.where(prior_policy(world, t) > -jnp.inf, effort, jnp.inf)
         return (moving + effort.T[:, :, None]).min(0)
 

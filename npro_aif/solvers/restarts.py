@@ -13,6 +13,11 @@ from npro_aif.solvers.base import Problem
 
 Result = TypeVar("Result")
 
+# Further starts have 4 N(0,1) for control logits: nearly deterministic policies. From N(0,1), which is near the uniform
+# policy, starts often end in the same few minima.
+SPREAD = 4.0
+AGREEMENT = 1e-4  # starts whose F differs by less, relative to max(1, |F|), agree
+
 
 def check_restarts(restarts: int) -> None:
     """Refuse less than one start."""
@@ -20,24 +25,13 @@ def check_restarts(restarts: int) -> None:
         raise ValueError(f"restarts: found {restarts}, expected at least 1")
 
 
-def best_of(
-    restarts: int,
-    problem: Problem,
-    key: Array,
-    params: Any,
-    solve: Callable[[Any], Result],
-    free_energy: Callable[[Result], Array],
-    spread: float = 1.0,
+def every_start(
+    restarts: int, problem: Problem, key: Array, params: Any, solve: Callable[[Any], Result], spread: float = SPREAD
 ) -> Result:
-    """What ``solve`` makes of the start that ends at the lowest F: of ``params`` and of key-seeded others.
+    """What ``solve`` makes of each start, with a leading axis: of ``params``, and of key-seeded others.
 
-    :param restarts: how many starts there are; with one, ``params`` is the only one.
-    :param free_energy: F, (), of what ``solve`` returns.
     :param spread: how many times larger than the guide's own the other starts' control logits are.
     """
-    if restarts == 1:
-        return solve(params)
-
     tables = problem.guide.tables(problem.world, problem.num_steps)
 
     def start(i: Array) -> Result:
@@ -50,6 +44,35 @@ def best_of(
                 other[name] = jax.random.normal(jax.random.fold_in(fresh, 1), table.shape)
         return solve(jax.tree.map(lambda a, b: jnp.where(i == 0, a, b), params, other))
 
-    every = jax.vmap(start)(jnp.arange(restarts))
-    best = jnp.argmin(jax.vmap(free_energy)(every))
+    return jax.vmap(start)(jnp.arange(restarts))
+
+
+def lowest(values: Array) -> tuple[Array, Array]:
+    """Which start ended lowest (of those that agree the first), and how many agree with it."""
+    values = jnp.where(jnp.isnan(values), jnp.inf, values)
+    least = values.min()
+    agree = values <= least + AGREEMENT * jnp.maximum(1.0, jnp.abs(least))
+    equal = values <= least + 1e-7 * jnp.maximum(1.0, jnp.abs(least))  # but for rounding
+    return jnp.argmax(equal), agree.sum()
+
+
+def best_of(
+    restarts: int,
+    problem: Problem,
+    key: Array,
+    params: Any,
+    solve: Callable[[Any], Result],
+    free_energy: Callable[[Result], Array],
+    spread: float = SPREAD,
+) -> Result:
+    """What ``solve`` makes of the start that ends at the lowest F: of ``params`` and of key-seeded others.
+
+    :param restarts: how many starts there are; with one, ``params`` is the only one.
+    :param free_energy: F, (), of what ``solve`` returns.
+    :param spread: as in :func:`every_start`.
+    """
+    if restarts == 1:
+        return solve(params)
+    every = every_start(restarts, problem, key, params, solve, spread)
+    best, _ = lowest(jax.vmap(free_energy)(every))
     return jax.tree.map(lambda leaf: leaf[best], every)

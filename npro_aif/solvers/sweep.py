@@ -14,18 +14,19 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from npro_aif.inference.derivatives import moved, moved_to, told
 from npro_aif.inference.objectives import Objective
 from npro_aif.inference.posterior import Terms
 from npro_aif.inference.temporal import Flow, Slice, TemporalPosterior, flow
-from npro_aif.numerics import divide, masked_log_softmax, sum_last
+from npro_aif.numerics import divide, mul_log, sum_last
 from npro_aif.sizes import is_small
 from npro_aif.solvers.base import Problem
+from npro_aif.solvers.steps import Step
 from npro_aif.tables.kernels import Emission, Transition
 from npro_aif.tables.layout import control_first, time_slice
 from npro_aif.tables.loop import Loop
 from npro_aif.tables.world import World
 
-TIE = 1e-5  # controls whose costs differ by less, relative to max(1, |cost|), are tied and share
 REFERENCE_MASS = 1e-8  # how much of the prior-predictive flow stands in where q has no mass: ε log ε moves F unseen
 
 
@@ -36,15 +37,27 @@ class Costs(NamedTuple):
     control: Array  # (T, U) d_t(u)
 
 
+class SliceCosts(NamedTuple):
+    """The epistemic costs of one slice, as the backward pass adds them."""
+
+    arrival: Array  # (A, Θ|1) of each arrival
+    control: Array  # (U,) of each control
+    move: Array  # (U|1, S|1, Θ|1) of each move, wherever it leads
+    edge: Array  # (1, X|1, U|1, X'|1) of each move and where it leads, where states are learned
+
+
+CostsAt = Callable[[Array], SliceCosts]  # those of slice t
+
+
 class Forward(NamedTuple):
     """What a forward pass finds."""
 
-    before: Array  # (T, S, Θ) q(θ, s_{t-1})
+    mass: Array  # (T+1, S, Θ) q(θ, s_t)
     costs: Costs
     terms: Terms  # by name, (): their sum is F
 
 
-Look = Callable[[Array], tuple[Costs, Terms]]
+Look = Callable[[Array], tuple[Any, Terms]]
 
 
 class Sweep(NamedTuple):
@@ -83,10 +96,16 @@ class Sweep(NamedTuple):
             observation=self.observation,
         )
 
+    def masses(self, template: TemporalPosterior) -> Array:
+        """q(θ, s_t) of the present posterior, (T+1, S, Θ)."""
+        own = self.whole(template)
+        first = own.start(self.world)
+        return flows(self.world, first, lambda t: own.control[t], own.state, own.observation, self.num_steps)
+
     def forward(self, template: TemporalPosterior) -> Forward:
-        """q(θ, x_{t-1}), the epistemic costs and F at the present posterior."""
+        """q(θ, x_t), the epistemic costs c and d, and F at the present posterior."""
         world, objective, own = self.world, self.objective, self.whole(template)
-        mass = flows(world, own.start(world), lambda t: own.control[t], own.state, own.observation, self.num_steps)
+        mass = self.masses(template)
 
         def look(t: Array) -> tuple[Costs, Terms]:
             now = own.slice(world, t, mass[t], mass[t + 1])
@@ -97,8 +116,44 @@ class Sweep(NamedTuple):
             return Costs(state, costs.control), objective.combine(now, costs)
 
         each = at_once if self.is_small else one_by_one
-        costs, terms = each(look, self.num_steps, world.horizon)
-        return Forward(mass[:-1], costs, terms)
+        return Forward(mass, *each(look, self.num_steps, world.horizon))
+
+    def value(self, template: TemporalPosterior, mass: Array) -> Terms:
+        """The terms of F alone; their sum is F."""
+        own = self.whole(template)
+
+        def look(t: Array) -> tuple[None, Terms]:
+            now = own.slice(self.world, t, mass[t], mass[t + 1])
+            return None, self.objective.combine(now, self.objective.costs(now))
+
+        each = at_once if self.is_small else one_by_one
+        return each(look, self.num_steps, self.world.horizon)[1]
+
+    def held(self, costs: Costs) -> CostsAt:
+        """c and d as the backward pass adds them."""
+        nothing = jnp.zeros((1, 1, 1), self.world.initial.dtype)
+
+        def at(t: Array) -> SliceCosts:
+            arrival = self.world.loop.at(t).by_arrival(costs.state[t])[:, None]
+            return SliceCosts(arrival, costs.control[t], nothing, nothing[None])
+
+        return at
+
+    def derivatives(self, template: TemporalPosterior, mass: Array) -> CostsAt:
+        """The derivatives of F's epistemic terms at the present posterior, as costs (see :mod:`~.descent`)."""
+        own, dtype = self.whole(template), mass.dtype
+        free, nothing = jnp.zeros(self.world.num_controls, dtype), jnp.zeros((1, 1, 1), dtype)
+
+        def at(t: Array) -> SliceCosts:
+            now = self._mixed(own.slice(self.world, t, mass[t], mass[t + 1]))
+            if self.learns_state:
+                return SliceCosts(told(now, self.objective), free, nothing, moved_to(now, self.objective))
+            return SliceCosts(told(now, self.objective), free, moved(now, self.objective), nothing[None])
+
+        if not self.is_small:
+            return at
+        tables = jax.vmap(at)(jnp.arange(self.num_steps))
+        return lambda t: jax.tree.map(lambda table: table[t], tables)
 
     def _mixed(self, now: Slice) -> Slice:
         """A slice with a trace of the prior-predictive flow, by which unused controls are spread as their prior is."""
@@ -112,39 +167,55 @@ class Sweep(NamedTuple):
         before, arrived, after = (a + b for a, b in ((mine[0], other[0]), (mine[4], other[4]), (mine[5], other[5])))
         return now._replace(flow=Flow(before, seen, policy, loop.by_row(policy), arrived, after))
 
-    def backward(self, template: TemporalPosterior, before: Array, costs: Costs) -> TemporalPosterior:
-        """Update every factor, from the last to the first, by its exact minimiser."""
+    def backward(
+        self, template: TemporalPosterior, mass: Array, costs: CostsAt, step: Step
+    ) -> tuple[TemporalPosterior, Array]:
+        """Update every factor, from the last to the first; also F of the result if it had these costs, ()."""
         world = self.world
 
-        def step(i: Array, carry: tuple[Array, TemporalPosterior]) -> tuple[Array, TemporalPosterior]:
-            future, q = carry  # (S, Θ) the cost to go from s_t on
+        def update(i: Array, carry: tuple[Array, Array, TemporalPosterior]) -> tuple[Array, Array, TemporalPosterior]:
+            future, common, q = carry  # (S, Θ) the cost to go from s_t on, less what is common to all of them
             t = world.horizon - 1 - i
             loop, prior = world.loop.at(t), prior_policy(world, t)
-            kernel, moving, effort = self.controls(t, future, costs)
-            joint = before[t] if self.reference is None else before[t] + self.reference[t]
+            kernel, moving, effort = self.controls(t, future, costs(t), step, template)
+            joint = mass[t] if self.reference is None else mass[t] + self.reference[t]
             average = loop.seen(sum_last(unseen_given_seen(world, joint) * moving).T) + effort
             control = template.control[t]
             if "control" in self.learn:
-                control = (least if self.objective.correction else soft)(average, prior > -jnp.inf)
+                control = step.control(average, prior > -jnp.inf, control)
             future = self.follow(t, control, moving, effort)
+            least = jnp.where(joint > 0, future, jnp.inf).min()
             q = q._replace(control=q.control.at[t].set(control))
-            return future, q if kernel is None else q._replace(state=q.state.put(t, kernel))
+            q = q if kernel is None else q._replace(state=q.state.put(t, kernel))
+            return future - least, common + least, q
 
-        nothing = jnp.zeros(before.shape[1:], before.dtype)
-        future, q = jax.lax.fori_loop(0, world.horizon, step, (nothing, template))
+        nothing = jnp.zeros(mass.shape[1:], mass.dtype)
+        first = nothing, jnp.zeros((), mass.dtype), template
+        future, common, q = jax.lax.fori_loop(0, world.horizon, update, first)
+        cost = (jnp.exp(world.initial) * world.loop.begin(future).T).sum(-1)  # (Θ,)
         if "parameter" in self.learn:
-            cost = (jnp.exp(world.initial) * world.loop.begin(future).T).sum(-1)
-            q = q._replace(parameter=masked_log_softmax(world.parameter - cost, world.parameter > -jnp.inf))
-        return q
+            q = q._replace(parameter=step.parameter(world.parameter, cost, template.parameter))
+        own = self.whole(q).parameter
+        gap = own - jnp.where(own > -jnp.inf, world.parameter, 0.0)
+        return q, mul_log(jnp.exp(own), gap + cost).sum() + common
 
-    def controls(self, t: Array, future: Array, costs: Costs) -> tuple[Transition | None, Array, Array]:
+    def controls(
+        self,
+        t: Array,
+        future: Array,
+        costs: SliceCosts,
+        step: Step | None = None,
+        template: TemporalPosterior | None = None,
+    ) -> tuple[Transition | None, Array, Array]:
         """The state factor, if learned, and Q_t in two parts, (U, S, Θ) and (P, U), given the cost to go (S, Θ)."""
         world = self.world
         loop, prior = world.loop.at(t), prior_policy(world, t)
         observation = {name: kernel.at(t) for name, kernel in self.observation.items()}
-        arrival = loop.recall(future, observation) + loop.by_arrival(costs.state[t])[:, None]
-        kernel, moving = self._move(loop, t, arrival + emission_cost(world, loop, t, self.learn).T)
-        return kernel, moving, costs.control[t] - jnp.where(prior > -jnp.inf, prior, 0.0)
+        arrival = loop.recall(future, observation) + costs.arrival
+        kernel, moving = self._move(
+            loop, t, arrival + emission_cost(world, loop, t, self.learn).T, costs, step, template
+        )
+        return kernel, moving, costs.control - jnp.where(prior > -jnp.inf, prior, 0.0)
 
     def follow(self, t: Array, control: Array, moving: Array, effort: Array) -> Array:
         """The cost to go (S, Θ) of a policy's slice log π_t (P, U), given the two parts of Q_t."""
@@ -154,7 +225,15 @@ class Sweep(NamedTuple):
         future = sum(p[:, None] * cost for p, cost in zip(loop.by_row(probs).T, moving, strict=True))
         return future + loop.by_row((probs * effort).sum(-1))[:, None]
 
-    def _move(self, loop: Loop, t: Array, arrival: Array) -> tuple[Transition | None, Array]:
+    def _move(
+        self,
+        loop: Loop,
+        t: Array,
+        arrival: Array,
+        costs: SliceCosts,
+        step: Step | None,
+        template: TemporalPosterior | None,
+    ) -> tuple[Transition | None, Array]:
         """The state factor's minimiser, if learned, and the cost of moving: KL[q‖p] + E_q[V − log p̂], (U, S, Θ)."""
         world, kernel = self.world, self.world.state.at(t)
         edges: list[Array] = []
@@ -167,13 +246,17 @@ class Sweep(NamedTuple):
         num_parameters, num_states = world.initial.shape
         learned = None
         if self.learns_state:
-            learned, value = kernel.tilt(arrival.T[:, None, None, :] - sum(edges))
+            assert step is not None
+            assert template is not None
+            cost = arrival.T[:, None, None, :] - sum(edges) + costs.edge
+            learned, value = step.state(kernel, cost, template.state.at(t))
             value = control_first(value)
         else:
             value = loop.pull(kernel, arrival)
             for edge in edges:
                 cost = edge[..., 0] if edge.shape[-1] == 1 else kernel.expect(edge)
                 value = value - loop.by_state(control_first(cost), 1)
+        value = value + costs.move
         return learned, jnp.broadcast_to(value, (world.num_controls, loop.num_rows(num_states), num_parameters))
 
 
@@ -226,7 +309,7 @@ def reference_flow(world: World, num_steps: int) -> Array:
     return flows(world, first, lambda t: prior_policy(world, t), world.state, world.observation, num_steps)
 
 
-def at_once(look: Look, num_steps: int, horizon: Array) -> tuple[Costs, Terms]:
+def at_once(look: Look, num_steps: int, horizon: Array) -> tuple[Any, Terms]:
     """What ``look`` finds in all slices, zero beyond the horizon, and the sum of its terms: in a small world."""
     times = jnp.arange(num_steps)
     counts = times < horizon
@@ -238,10 +321,10 @@ def at_once(look: Look, num_steps: int, horizon: Array) -> tuple[Costs, Terms]:
     return rows, {name: values.sum() for name, values in terms.items()}
 
 
-def one_by_one(look: Look, num_steps: int, horizon: Array) -> tuple[Costs, Terms]:
+def one_by_one(look: Look, num_steps: int, horizon: Array) -> tuple[Any, Terms]:
     """The same slice by slice, so that what is beyond the horizon costs nothing and memory stays small."""
 
-    def step(t: Array, sums: tuple[Costs, Terms]) -> tuple[Costs, Terms]:
+    def step(t: Array, sums: tuple[Any, Terms]) -> tuple[Any, Terms]:
         rows, terms = look(t)
         all_rows = jax.tree.map(lambda table, row: table.at[t].set(row), sums[0], rows)
         return all_rows, jax.tree.map(jnp.add, sums[1], terms)
@@ -269,16 +352,3 @@ def emission_cost(world: World, loop: Loop, t: Array, learn: tuple[str, ...]) ->
             expected = kernel.tilt(cost)[1] if "observation" in learn else kernel.expect(cost)  # (Θ|1, X'·U*)
             cost_of_all += loop.sights(expected)
     return cost_of_all
-
-
-def least(cost: Array, allowed: Array) -> Array:
-    """log of the policy that takes the cheapest control; ties share equally."""
-    cost = jnp.where(allowed, cost, jnp.inf)
-    lowest = cost.min(-1, keepdims=True)
-    tied = (cost <= lowest + TIE * jnp.maximum(1.0, jnp.abs(lowest))) & allowed
-    return jnp.where(tied, -jnp.log(tied.sum(-1, keepdims=True)), -jnp.inf)
-
-
-def soft(cost: Array, allowed: Array) -> Array:
-    """log softmin over the controls."""
-    return masked_log_softmax(-cost, allowed)

@@ -14,6 +14,7 @@ from npro_aif.numerics import divide, masked_log_softmax, mul_log, neg_entropy, 
 from npro_aif.tables.evidence import Evidence
 from npro_aif.tables.kernels import Kernel
 from npro_aif.tables.layout import contract, grouped, lookup, select_parameters, time_slice
+from npro_aif.tables.surprise import log_share
 
 
 @dataclass(frozen=True)
@@ -65,9 +66,11 @@ class _Dense:
         return mul_log(self.probs, cost).sum(-1)
 
     def tilt(self, cost: Array) -> tuple[Self, Array]:
-        log = self.log - cost
+        least = jnp.where(self.support, cost, jnp.inf).min(-1, keepdims=True)  # what is common would drown the rest
+        least = jnp.where(jnp.isfinite(least), least, 0.0)
+        log = self.log - (cost - least)
         value = jax.nn.logsumexp(log, axis=-1, keepdims=True)
-        return type(self)(log - value), -value[..., 0]
+        return type(self)(log - value), (least - value)[..., 0]
 
     def divergence(self, other: Kernel) -> Array:
         return mul_log(self.probs, self.log - jnp.where(self.log > -jnp.inf, other.table(), 0.0)).sum(-1)
@@ -125,6 +128,14 @@ class DenseTransition(_Dense):
             return sum_last(weight) * self.entropy[0]
         flow = contract("uxk", (weight, "xi"), (self._onward(), "iuxk"))
         return neg_entropy(sum_last(weight)) - neg_entropy(flow).sum(-1)
+
+    def surprise(self, weight: Array) -> Array:
+        """E[−log m(x'|x,u)] for each θ (:mod:`npro_aif.tables.surprise`)."""
+        if self.entropy is not None:
+            return jnp.broadcast_to(self.entropy[0], (self.entropy.shape[1], len(weight)))[..., None]
+        flow = contract("uxk", (weight, "xi"), (self._onward(), "iuxk"))
+        share = log_share(flow, sum_last(weight)[:, None])
+        return -jnp.moveaxis(contract("iux", (share, "uxk"), (self._onward(), "iuxk")), 0, -1)
 
     def in_full(self, shape: tuple[int, int, int, int]) -> DenseTransition:
         return DenseTransition(jnp.broadcast_to(self.log, (*shape, self.size)))

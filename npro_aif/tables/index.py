@@ -112,6 +112,10 @@ class IndexTransition(_Index):
     def spread(self, weight: Array) -> Array:
         return self._routing(*weight.shape).spread(weight)
 
+    def surprise(self, weight: Array) -> Array:
+        """−log m(x'|x,u) at where each (u, x, θ) leads (:mod:`npro_aif.tables.surprise`)."""
+        return self._routing(*weight.shape).surprise(weight)
+
     def _routing(self, num_states: int, num_parameters: int) -> Routing:
         """The routing of a slice, worked out now if it was not before."""
         if self.routing is not None:

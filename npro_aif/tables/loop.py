@@ -20,6 +20,7 @@ from npro_aif.numerics import neg_entropy, sum_last
 from npro_aif.tables.evidence import Evidence
 from npro_aif.tables.kernels import Emission, Transition
 from npro_aif.tables.layout import INSIDE, contract, lookup, time_slice
+from npro_aif.tables.surprise import log_share, surprise
 
 
 class Loop(Protocol):
@@ -118,6 +119,10 @@ class Loop(Protocol):
         """q(p) H[v'|p,u] with everything unseen summed out, (U|1, P)."""
         ...
 
+    def surprise(self, kernel: Transition, before: Array) -> Array:
+        """E[−log m(v'|p,u)] of each move, m with everything unseen summed out: (U|1, S, Θ|1)."""
+        ...
+
     def shown(self, visible: Array) -> Array:
         """A state that looks like this (flat over the visible sites), of single values: nothing hidden is in it."""
         ...
@@ -210,6 +215,9 @@ class OpenLoop:
 
     def spread(self, kernel: Transition, before: Array) -> Array:
         return kernel.spread(before)
+
+    def surprise(self, kernel: Transition, before: Array) -> Array:
+        return surprise(kernel, before)
 
     def shown(self, visible: Array) -> Array:
         return visible
@@ -435,14 +443,28 @@ class ClosedLoop:
         if not self.has_hidden:
             spread = jnp.moveaxis(jax.vmap(kernel.spread)(mass), 0, 2)  # (U|1, X, M)
             return spread.reshape(spread.shape[0], -1)[:, self._rows_of_classes()]
-        moves = jnp.swapaxes(jnp.exp(kernel.table()), 1, 2)  # (Θ|1, U|1, X|1, X')
+        flow = self._to_visible(mass, _moves(kernel))
+        spread = neg_entropy(flow.sum(0)) - neg_entropy(flow).sum(0)  # (V, M, U)
+        return jnp.moveaxis(spread, -1, 0).reshape(spread.shape[-1], -1)
+
+    def _to_visible(self, mass: Array, moves: Array) -> Array:
+        """Mass (M, X, Θ) by what is seen before and after each move (Θ|1, U|1, X|1, X'), (V', V, M, U)."""
         flow = contract("mxuk", (mass, "mxi"), (moves, "iuxk"))
         by_class = jnp.zeros((self.num_visible, *(flow.shape[i] for i in (0, 2, 3))), flow.dtype)
         by_class = by_class.at[self.visible].add(jnp.moveaxis(flow, 1, 0), mode=INSIDE)  # (V, M, U, X')
         to_visible = jnp.zeros((self.num_visible, *by_class.shape[:3]), flow.dtype)
-        to_visible = to_visible.at[self.visible].add(jnp.moveaxis(by_class, -1, 0), mode=INSIDE)  # (V', V, M, U)
-        spread = neg_entropy(to_visible.sum(0)) - neg_entropy(to_visible).sum(0)  # (V, M, U)
-        return jnp.moveaxis(spread, -1, 0).reshape(spread.shape[-1], -1)
+        return to_visible.at[self.visible].add(jnp.moveaxis(by_class, -1, 0), mode=INSIDE)
+
+    def surprise(self, kernel: Transition, before: Array) -> Array:
+        mass = self._by_memory(before)  # (M, X, Θ)
+        if not self.has_hidden:
+            found = jnp.moveaxis(jax.vmap(lambda mass: surprise(kernel, mass))(mass), 0, 2)  # (U|1, X, M, Θ|1)
+            return found.reshape(found.shape[0], -1, found.shape[-1])
+        moves = _moves(kernel)
+        flow = self._to_visible(mass, moves)
+        share = log_share(flow, flow.sum(0))[self.visible][:, self.visible]  # (X', X, M, U|1)
+        found = -contract("uxmi", (share, "kxmu"), (moves, "iuxk"))
+        return found.reshape(found.shape[0], -1, found.shape[-1])
 
     def shown(self, visible: Array) -> Array:
         return self.members[visible, 0]
@@ -484,3 +506,8 @@ class ClosedLoop:
 def _places(rows: Array) -> Array | tuple[Array, Array]:
     """Where in a table (S, Θ) something is that lies in these rows (…, Θ|1): whole rows where θ has no say."""
     return rows[..., 0] if rows.shape[-1] == 1 else (rows, jnp.arange(rows.shape[-1]))
+
+
+def _moves(kernel: Transition) -> Array:
+    """p(x'|x,u,θ) of a slice in the order of moves, (Θ|1, U|1, X|1, X')."""
+    return jnp.swapaxes(jnp.exp(kernel.table()), 1, 2)

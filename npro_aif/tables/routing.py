@@ -19,6 +19,7 @@ from jax import Array
 from npro_aif.numerics import is_concrete, neg_entropy, sum_last
 from npro_aif.sizes import MOST_BLOCKS, MOST_GROUPS
 from npro_aif.tables.layout import INSIDE, control_first, rank_last, time_slice
+from npro_aif.tables.surprise import log_share
 
 
 class Routing(Protocol):
@@ -42,6 +43,10 @@ class Routing(Protocol):
 
     def spread(self, weight: Array) -> Array:
         """q(x) H[q(x'|x,u)] with θ summed out under the weight q(θ,x), (X, Θ): (U|1, X)."""
+        ...
+
+    def surprise(self, weight: Array) -> Array:
+        """−log m(x'|x,u) at where each (u, x, θ) leads, m with θ summed out under the weight: (U|1, X, Θ|1)."""
         ...
 
 
@@ -116,6 +121,17 @@ class Rows:
         found = found.at[place].set(neg_entropy(sum_last(here)) - sum(map(neg_entropy, parts)), mode=INSIDE)
         return found.reshape(-1, len(weight))
 
+    def surprise(self, weight: Array) -> Array:
+        if self.mixed is None:
+            return jnp.zeros((1, len(weight), 1), weight.dtype)
+        place, group = self.mixed
+        here = weight[place % len(weight)]
+        parts = [sum_last(jnp.where(group == g, here, 0.0)) for g in range(len(self.target))]
+        log = [log_share(part, sum_last(here)) for part in parts]
+        own = sum(jnp.where(group == g, log[g][:, None], 0.0) for g in range(len(self.target)))
+        found = jnp.zeros((self.target.shape[1] * len(weight), weight.shape[1]), weight.dtype)
+        return -found.at[place].set(own, mode=INSIDE).reshape(-1, *weight.shape)
+
 
 def blocks(num_controls: int) -> list[slice]:
     """The controls in at most :data:`MOST_BLOCKS` parts of the same size, but for the last.
@@ -156,6 +172,16 @@ class Routes:
         empty = jnp.zeros(self.num_groups * len(weight), weight.dtype)
         flow = jnp.stack([empty.at[place.ravel()].add(weight.ravel(), mode=INSIDE) for place in self.group])
         return neg_entropy(sum_last(weight)) - neg_entropy(flow).reshape(-1, self.num_groups, len(weight)).sum(1)
+
+    def surprise(self, weight: Array) -> Array:
+        empty = jnp.zeros(self.num_groups * len(weight), weight.dtype)
+        total = sum_last(weight)[:, None]
+
+        def of(place: Array) -> Array:
+            flow = empty.at[place.ravel()].add(weight.ravel(), mode=INSIDE)
+            return -log_share(flow.at[place].get(mode=INSIDE), total)
+
+        return jnp.stack([of(place) for place in self.group])
 
 
 def find_rows(index: Array) -> Rows | None:

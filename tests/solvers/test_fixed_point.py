@@ -4,7 +4,6 @@ The epistemic costs are computed from q by the oracle and held; the cost of each
 expectation of everything else in F over the enumerated joint. Nothing is shared with the solver.
 """
 
-import jax
 import numpy as np
 import pytest
 
@@ -109,10 +108,3 @@ def test_sweeps_of_active_settle_where_q_reproduces_itself_everywhere(objective:
     cycling = [seed for seed, converged in settled.items() if not converged]
     print(f"{objective}: sweeps do not converge in {len(cycling)} of {len(settled)} worlds {cycling}")
     assert len(cycling) < len(settled) / 2
-
-
-def test_gradients_through_the_priors_have_no_closed_form() -> None:
-    random = random_world(25)
-    planner = aif.Planner(random.model, objective=aif.Active(gradient="through"), solver=aif.CoordinateSolver())
-    with pytest.raises(ValueError, match=r"gradient='through'.*use SVISolver"):
-        planner(jax.random.key(0), random.belief(), horizon=random.horizon)

@@ -12,6 +12,7 @@ from npro_aif.tables.dense import DenseTransition
 from npro_aif.tables.index import IndexTransition
 from npro_aif.tables.kernels import Transition
 from npro_aif.tables.routing import Routes, Rows, find_routes, find_rows
+from npro_aif.tables.surprise import derivative, surprise
 
 PARAMETERS, STATES, CONTROLS = 8, 7, 19  # more controls than blocks
 TIMES = 2
@@ -60,22 +61,26 @@ def test_every_form_moves_the_same_mass(outcomes: int, axes: str) -> None:
         flow[u, x, outcome] += mass[x, theta]
     share = flow / flow.sum(-1, keepdims=True)
     entropy = -(share * np.log(np.where(share > 0, share, 1))).sum(-1) * mass.sum(-1)
+    surprises = np.zeros(pulled.shape)
+    for (theta, x, u), outcome in np.ndenumerate(full):
+        surprises[u, x, theta] = -np.log(share[u, x, outcome])
     to_before = np.einsum("xu,uxi->xi", policy, pulled)  # what pushes are weighed with comes back as it is pulled
     to_policy = np.einsum("xi,uxi->xu", before, pulled)
     for name, kernel in kernels(table).items():
-        found, gradient, spread, back = both_ways(kernel, before, policy, value, mass)
+        found, gradient, spread, surprise, back = both_ways(kernel, before, policy, value, mass)
         np.testing.assert_allclose(found, pushed, rtol=1e-5, err_msg=name)
         for part, expected in zip(gradient, (to_before, to_policy), strict=True):
             np.testing.assert_allclose(part, expected, rtol=1e-5, err_msg=name)
         np.testing.assert_allclose(np.broadcast_to(spread, entropy.shape), entropy, atol=1e-5, err_msg=name)
+        np.testing.assert_allclose(np.broadcast_to(surprise, pulled.shape), surprises, atol=1e-5, err_msg=name)
         np.testing.assert_allclose(np.broadcast_to(back, pulled.shape), pulled, rtol=1e-6, err_msg=name)
 
 
 @jax.jit
 def both_ways(kernel: Any, before: Any, policy: Any, value: Any, mass: Any) -> tuple[Any, ...]:
-    """What is pushed, its gradient at ``value``, the spread, and what is pulled."""
+    """What is pushed, its gradient at ``value``, the spread, the surprise, and what is pulled."""
     pushed, gradient = jax.vjp(kernel.push, before, policy)
-    return pushed, gradient(value), kernel.spread(mass), kernel.pull(value)
+    return pushed, gradient(value), kernel.spread(mass), surprise(kernel, mass), kernel.pull(value)
 
 
 def test_few_outcomes_go_by_rows_and_many_by_routes() -> None:
@@ -95,3 +100,14 @@ def test_selected_parameters_keep_their_groups() -> None:
     everything = kernel.at(0).push(before, policy)
     found = kernel.select(theta).at(0).push(before[:, theta], policy)
     np.testing.assert_allclose(found, everything[:, theta], rtol=1e-6)
+
+
+def test_a_kernel_without_its_own_surprise_has_the_derivative_of_its_spread() -> None:
+    weight = jnp.asarray(np.random.default_rng(0).random((STATES, PARAMETERS)), jnp.float32)
+    for name, kernel in kernels(moves(2)).items():
+        np.testing.assert_allclose(
+            jax.jit(lambda weight, kernel=kernel: derivative(kernel.spread, weight))(weight),
+            surprise(kernel, weight),
+            atol=1e-5,
+            err_msg=name,
+        )

@@ -1,0 +1,41 @@
+"""The derivatives of F_active's epistemic terms with respect to the masses of a slice, as costs.
+
+With raw priors these terms are a function of the masses alone (homogeneous of degree one, so that the costs add up to
+the terms again), and their derivatives are
+
+    at (x,u,x',θ):  w_entropy · log m_t(v'|v,m,u)        m_t: the next visible state with what is not seen summed out
+    at (x',m,u,θ):  w_ambiguity · H[y|x',u,θ] − w_novelty · KL[p(y|x',u,θ) ‖ q_t(y|v',m,u)]
+
+(without memory and hidden states x' for v', and u summed out in the second).
+"""
+
+from __future__ import annotations
+
+import jax
+from jax import Array
+
+from npro_aif.inference.objectives import Objective
+from npro_aif.inference.temporal import Slice
+from npro_aif.tables.surprise import log_mixture
+
+
+def told(now: Slice, objective: Objective) -> Array:
+    """What observations cost at each arrival, (A, Θ)."""
+
+    def cost(arrived: Array) -> Array:
+        part = now._replace(flow=now.flow._replace(arrived=arrived))
+        costs = objective.costs(part)
+        assert costs is not None
+        return (part.state() * (costs.ambiguity + costs.novelty)).sum()
+
+    return jax.grad(cost)(now.flow.arrived)
+
+
+def moved(now: Slice, objective: Objective) -> Array:
+    """What each move costs on average over where it leads, (U|1, S, Θ|1)."""
+    return -objective.weights.entropy * now.loop.surprise(now.kernel, now.flow.before)
+
+
+def moved_to(now: Slice, objective: Objective) -> Array:
+    """What each move costs by where it leads, in an open loop: (1, X, U|1, X')."""
+    return objective.weights.entropy * log_mixture(now.kernel, now.flow.before)[None]
