@@ -21,6 +21,7 @@ from npro_aif.pickling import Portable
 from npro_aif.planning.batches import join, rows
 from npro_aif.planning.describe import describe
 from npro_aif.planning.functions import Functions, typed_arguments
+from npro_aif.planning.host import HostFunctions
 from npro_aif.planning.origin import model_name
 from npro_aif.planning.plan import Plan, trim
 from npro_aif.planning.support import thin
@@ -28,7 +29,7 @@ from npro_aif.planning.ways import Way
 from npro_aif.program.checks import check_belief, check_beliefs
 from npro_aif.program.program import Program, program_of
 from npro_aif.program.reader import RUNNING
-from npro_aif.solvers.base import Solver
+from npro_aif.solvers.base import HostSolver, Solver
 from npro_aif.solvers.svi import SVISolver
 
 
@@ -39,7 +40,7 @@ class Planner(Portable):
     :param guide: a :class:`TemporalGuide` (the default), a :class:`SequenceGuide`, or any NumPyro guide.
     :param objective: :class:`Active` by default.
     :param solver: :class:`SVISolver` with Adam by default; anything with ``check`` and ``solve``
-        (:class:`npro_aif.solvers.Solver`).
+        (:class:`npro_aif.solvers.Solver`), or with ``check`` and ``begin`` as :class:`SearchSolver` has them.
     :param max_horizon: the largest horizon; by default the first call's. With a temporal guide every horizon up to
         it runs the same compiled code; the other guides compile once for each horizon.
     :param max_parameters: plan with at most so many of the parameters that a belief holds possible, drawn by their
@@ -54,7 +55,7 @@ class Planner(Portable):
         model: Callable[..., Any],
         guide: TableGuide | Callable[..., Any] | None = None,
         objective: Objective | None = None,
-        solver: Solver | None = None,
+        solver: Solver | HostSolver | None = None,
         max_horizon: int | None = None,
         max_parameters: int | None = None,
     ):
@@ -229,7 +230,8 @@ class Planner(Portable):
         with RUNNING:
             if key not in self._functions:
                 program = program_of(self.model, belief, num_steps)
-                self._functions[key] = Functions(program, self.guide, self.objective, self.solver, num_steps)
+                make: Any = HostFunctions if hasattr(self.solver, "begin") else Functions
+                self._functions[key] = make(program, self.guide, self.objective, self.solver, num_steps)
             return self._functions[key]
 
 
@@ -247,13 +249,17 @@ def _table_guide(model: Callable[..., Any], guide: Any) -> TableGuide:
     return guide
 
 
+def _solves(solver: Any) -> bool:
+    return hasattr(solver, "check") and (hasattr(solver, "solve") or hasattr(solver, "begin"))
+
+
 def _check_arguments(guide: Any, objective: Any, solver: Any) -> None:
     """Refuse what is in the wrong place, or a class where one of its instances is meant."""
     if guide is not None and (isinstance(guide, type | Objective) or not callable(guide)):
         raise ValueError(f"guide: found {guide!r}, expected a guide such as TemporalGuide(model), or a NumPyro guide")
     if objective is not None and not isinstance(objective, Objective):
         raise ValueError(f"objective: found {objective!r}, expected one such as aif.Active()")
-    if solver is not None and (isinstance(solver, type) or not (hasattr(solver, "solve") and hasattr(solver, "check"))):
+    if solver is not None and (isinstance(solver, type) or not _solves(solver)):
         raise ValueError(
             f"solver: found {solver!r}, expected one such as aif.CoordinateSolver(), with check(problem) and "
             "solve(problem, key, params)"

@@ -1,1 +1,5 @@
-"""Search."""
+"""Search for exact contingent plans: information states, bounds, AND/OR search, and the plan that comes of it."""
+
+from npro_aif.solvers.search.solver import SearchInfo, SearchSolver
+
+__all__ = ["SearchInfo", "SearchSolver"]

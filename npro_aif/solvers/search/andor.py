@@ -62,7 +62,7 @@ class AndOrSearch:
         self.interrupted = False
         self.most_nodes: float = math.inf
         self.deadline = math.inf
-        self._stamp, self._by_low = 0, False
+        self.stamp, self._by_low = 0, False
 
     # --- Nodes ---
 
@@ -179,15 +179,15 @@ class AndOrSearch:
         were looked at too and the one with the least bound from below (with ``by_low`` always that one). Where the
         search did not come, a control sequence is done blindly.
         """
-        self._stamp += 1
+        self.stamp += 1
         self._by_low = by_low
         return self.settle(node)
 
     def settle(self, node: Node) -> float:
         """:meth:`upper` of a node, as part of one policy."""
-        if node.stamp == self._stamp:
+        if node.stamp == self.stamp:
             return node.upper
-        node.stamp, node.control = self._stamp, BLINDLY
+        node.stamp, node.control = self.stamp, BLINDLY
         if node.left == 0:
             node.upper = 0.0
         elif node.costs is None:

@@ -21,7 +21,7 @@ from npro_aif.program.program import Program
 from npro_aif.sizes import MOST_HYPOTHESES, ROWS_AT_ONCE
 from npro_aif.solvers.search.branching import Branching, merge
 from npro_aif.solvers.search.classes import names
-from npro_aif.solvers.search.hypotheses import Step, check_sights, read_step
+from npro_aif.solvers.search.hypotheses import Step, read_step
 from npro_aif.tables.world import World
 
 EQUAL = 1e-9  # costs that differ by no more are equal
@@ -48,6 +48,7 @@ class Game:
         self.members = np.zeros(0, int)  # one hypothesis of each class
         self.layers: list[Branching] = []  # by kind, over classes
         self.values: list[np.ndarray] = [np.zeros(0)]  # by steps left, (C,) the perfect-information cost
+        self.frame: World  # some parameters of the world, as NumPy tables: what a policy sees and remembers
         self._whole: World | None = None  # of a world that is not large, with all parameters
         self._patience: dict[tuple[int, int], float] = {}
         self._plain: dict[int, Branching] = {}
@@ -122,13 +123,12 @@ class Game:
         if self.program.sample is None:
             if self._whole is None:
                 whole = self.program.world(self.belief, self.horizon)
-                check_sights(whole)
-                self._whole = jax.tree.map(np.asarray, whole)
+                self.frame = self._whole = jax.tree.map(np.asarray, whole)
             return self._whole, parameters
         padded = np.resize(parameters, ROWS_AT_ONCE).astype(np.int32)  # one size compiles once
         world = self.program.world(self.belief, self.horizon, padded)
-        check_sights(world)
-        return jax.tree.map(np.asarray, world), np.arange(len(parameters))
+        self.frame = jax.tree.map(np.asarray, world)
+        return self.frame, np.arange(len(parameters))
 
     def _classify(self, name: np.ndarray, first: int) -> None:
         """Find the classes of new hypotheses; those that were there keep their numbers."""
@@ -207,7 +207,9 @@ class Game:
                 ahead = last.cost[before.to, control]  # (C, U, J)
                 if before.chance is not None:
                     ahead = np.where(before.chance > 0, ahead, -math.inf)
-                worst = min(worst, float((ahead.max(-1) - saved).max()))
+                with np.errstate(invalid="ignore"):
+                    more = ahead.max(-1) - saved
+                worst = min(worst, float(np.where(np.isposinf(saved), -math.inf, more).max()))
             self._patience[pair] = worst
         return self._patience[pair]
 
