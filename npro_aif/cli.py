@@ -43,6 +43,7 @@ class ObjectiveName(enum.StrEnum):
 class SolverName(enum.StrEnum):
     svi = "svi"
     coordinate = "coordinate"
+    search = "search"
 
 
 class Preference(enum.StrEnum):
@@ -80,6 +81,12 @@ def run(
     paper: Annotated[bool, typer.Option("--paper", help="The switches of the paper's code.")] = False,
     num_steps: Annotated[int | None, typer.Option(min=1, help="Gradient steps of svi.")] = None,
     learning_rate: Annotated[float | None, typer.Option(help="Of svi.")] = None,
+    max_nodes: Annotated[int | None, typer.Option(min=1, help="Information states a decision, of search.")] = None,
+    max_depth: Annotated[int | None, typer.Option(min=1, help="Steps that search looks ahead.")] = None,
+    seconds: Annotated[float | None, typer.Option(help="Seconds a decision, of search.")] = None,
+    max_steps: Annotated[
+        int | None, typer.Option(min=1, help="When an episode ends; the task's own by default.")
+    ] = None,
     json: Annotated[Path | None, typer.Option(help="Write the summary here.")] = None,
     resume: Annotated[Path | None, typer.Option(help="Keep decisions in this folder, and go on from them.")] = None,
 ) -> None:
@@ -97,6 +104,9 @@ def run(
         paper=paper,
         num_steps=num_steps,
         learning_rate=learning_rate,
+        max_nodes=max_nodes,
+        max_depth=max_depth,
+        seconds=seconds,
         seed=seed,
     )
     try:
@@ -107,6 +117,7 @@ def run(
             size=size,
             preference=preference and preference.value,
             memory=memory and memory.value,
+            max_steps=max_steps,
             json_file=json,
             folder=resume,
         )

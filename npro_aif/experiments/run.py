@@ -10,9 +10,17 @@ from rich.console import Console
 import npro_aif
 from npro_aif.acting.episodes import Episode, effort, iterate_episodes
 from npro_aif.acting.solutions import Solutions, write
-from npro_aif.experiments.agents import check_settings, make_agent, make_guide, make_objective, make_solver, solver_name
+from npro_aif.experiments.agents import (
+    check_settings,
+    make_agent,
+    make_guide,
+    make_objective,
+    make_search,
+    make_solver,
+    solver_name,
+)
 from npro_aif.experiments.progress import EpisodeBar, bars
-from npro_aif.experiments.summary import summarize, table
+from npro_aif.experiments.summary import certificates, summarize, table
 from npro_aif.experiments.tasks import Settings, SettingsError, Task, make_task
 
 INTERRUPTED = 130  # the exit code of a program that Ctrl-C stopped
@@ -26,6 +34,7 @@ def run(
     size: int | None = None,
     preference: str | None = None,
     memory: str | None = None,
+    max_steps: int | None = None,
     json_file: Path | None = None,
     folder: Path | None = None,
     console: Console | None = None,
@@ -42,7 +51,7 @@ def run(
         raise SettingsError(f"episodes: found {episodes}, expected at least 1")
     if settings.seed < 0:
         raise SettingsError(f"seed: found {settings.seed}, expected a number that is not negative")
-    task = make_task(name, size=size, preference=preference, memory=memory, paper=settings.paper)
+    task = make_task(name, size=size, preference=preference, memory=memory, paper=settings.paper, max_steps=max_steps)
     check_settings(task, settings)
     about = describe(task, settings, size, preference)
     try:
@@ -64,7 +73,7 @@ def run(
         except KeyboardInterrupt:
             interrupted = True
     ended.sort(key=lambda episode: episode.seed)
-    summary = about | summarize(task, ended, effort(solutions)) | {"interrupted": interrupted}
+    summary = about | summarize(task, ended, effort(solutions)) | certificates(agent) | {"interrupted": interrupted}
     if json_file is not None:
         write(json_file, summary)
     console.print(table(summary, f"{name}, {settings.method}" + (" (stopped)" if interrupted else "")))
@@ -76,7 +85,7 @@ def describe(task: Task, settings: Settings, size: int | None, preference: str |
     about: dict[str, Any] = {"task": task.name, "method": settings.method, "seed": settings.seed}
     if task.name == "doorkey":
         about |= {"size": size or 8, "preference": preference or ("terminal" if settings.paper else "every-step")}
-    about["horizon"] = settings.horizon or task.horizon
+    about |= {"horizon": settings.horizon or task.horizon, "max_steps": task.max_steps}
     if task.memory is not None:
         about["memory"] = task.memory
     if settings.method != "vfe":
@@ -87,6 +96,8 @@ def describe(task: Task, settings: Settings, size: int | None, preference: str |
     about["learn"] = ",".join(getattr(guide, "learn", ())) or None
     about["weight"] = getattr(objective, "weight", None)
     about["max_parameters"] = task.max_parameters
+    if solver == "search":
+        about |= {name: getattr(settings, name) for name in ("max_nodes", "max_depth", "seconds")}
     if solver == "svi":
         descent = make_solver(task, settings)
         about |= {"num_steps": descent.num_steps, "learning_rate": settings.learning_rate or task.learning_rate}
@@ -103,4 +114,6 @@ def result_settings(task: Task, settings: Settings, size: int | None, preference
         about["support"] = getattr(make_guide(task, settings), "support", None)
         if solver_name(settings) == "coordinate":
             about["solver"] = repr(task.sweeps)
+        if solver_name(settings) == "search":
+            about["solver"] = repr(make_search(task, settings))
     return about

@@ -23,7 +23,7 @@ from npro_aif.solvers import CoordinateSolver
 TASKS = ("tmaze", "reactivity", "doorkey")
 METHODS = ("vfe", "efe", "sophisticated")
 OBJECTIVES = ("active", "planning", "marginal")
-SOLVERS = ("svi", "coordinate")
+SOLVERS = ("svi", "coordinate", "search")
 PREFERENCES = doorkey.PREFERENCES
 MEMORIES = {"tmaze": ("told", "count"), "reactivity": ("told",)}
 
@@ -61,6 +61,9 @@ class Settings(NamedTuple):
     paper: bool = False  # the switches of the paper's code in place of ours
     num_steps: int | None = None  # of SVI
     learning_rate: float | None = None
+    max_nodes: int | None = None  # of the search, for each decision
+    max_depth: int | None = None
+    seconds: float | None = None
     seed: int = 0  # of the solvers' initial values
 
 
@@ -87,6 +90,7 @@ def make_task(
     preference: str | None = None,
     memory: str | None = None,
     paper: bool = False,
+    max_steps: int | None = None,
 ) -> Task:
     """The task of that name.
 
@@ -94,12 +98,15 @@ def make_task(
     :param preference: DoorKey's, "every-step" by default, "terminal" as in the paper.
     :param memory: what the policy remembers of the mazes' cue, "told" or (in the T-maze) "count"; nothing by default.
     :param paper: the horizon, the preference, what is learned and the starts of SVI as in the paper.
+    :param max_steps: when an episode ends; a plan that looks to the end then looks as far.
 
     >>> task = make_task("tmaze")
     >>> task.horizon, task.max_steps
     (4, 4)
     """
     check_choice("task", name, TASKS)
+    if max_steps is not None:
+        return _with_deadline(make_task(name, size=size, preference=preference, memory=memory, paper=paper), max_steps)
     if memory is not None:
         if paper:
             raise SettingsError(
@@ -112,6 +119,17 @@ def make_task(
         if value is not None:
             raise SettingsError(f"{option}: found {value!r} for the task {name}, expected it with doorkey only")
     return _tmaze() if name == "tmaze" else _reactivity(paper)
+
+
+def _with_deadline(task: Task, max_steps: int) -> Task:
+    """The task whose episodes end after so many steps."""
+    if max_steps < 1:
+        raise SettingsError(f"max_steps: found {max_steps}, expected at least 1")
+    return task._replace(
+        environment=functools.partial(task.environment, max_steps=max_steps),
+        max_steps=max_steps,
+        horizon=max_steps if task.horizon == task.max_steps else min(task.horizon, max_steps),
+    )
 
 
 def _with_memory(task: Task, memory: str) -> Task:

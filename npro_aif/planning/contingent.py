@@ -55,7 +55,9 @@ def contingent_tree(world: World, contingency: Contingency, depth: int) -> Tree:
     steps = _Steps(world)
     support, weight = steps.start()
     depth = min(depth, steps.horizon)
-    branches = [_branch(steps, contingency, 0, depth, place, {}, share, support, weight) for share, place in contingency.starts]
+    branches = [
+        _branch(steps, contingency, 0, depth, place, {}, share, support, weight) for share, place in contingency.starts
+    ]
     return Tree(tuple(branches))
 
 
@@ -122,7 +124,10 @@ def contingent_draws(world: World, contingency: Contingency, key: Array, num_sam
     shares = np.array([share for share, _ in contingency.starts])
     firsts = rng.choice(len(shares), num_samples, p=shares / shares.sum())
     hypotheses = rng.choice(support, num_samples, p=weight)
-    rows = [_draw(steps, contingency, contingency.starts[f][1], int(h), rng) for f, h in zip(firsts, hypotheses, strict=True)]
+    rows = [
+        _draw(steps, contingency, contingency.starts[f][1], int(h), rng)
+        for f, h in zip(firsts, hypotheses, strict=True)
+    ]
     return {name: jnp.asarray(np.stack([row[name] for row in rows])) for name in rows[0]}
 
 

@@ -43,6 +43,11 @@ class HostFunctions:
         self.origin = Origin(program, guide, objective)
         self.tables: dict[str, Table] = {}
 
+    @property
+    def certificates(self) -> list[Any]:
+        """What every search showed."""
+        return self.search.certificates
+
     def support(self, belief: Belief) -> None:
         """Refuse what has no numbers yet; a search finds by itself what is possible."""
         if not is_concrete(belief):
@@ -83,7 +88,7 @@ class HostFunctions:
         self, size: int, fixed: Fixed, support: None, belief: Belief, horizon: int | Array, key: Array, start: None
     ) -> np.ndarray:
         """What each first control costs as far as was found, (U,)."""
-        return self._uninterrupted(belief, horizon).info.control_upper
+        return self._uninterrupted(belief, horizon).bracket()[1]
 
     def _uninterrupted(self, belief: Belief, horizon: int | Array) -> Found:
         """What an agent acts on: Ctrl-C ends its episode, not one search only."""
@@ -92,9 +97,7 @@ class HostFunctions:
             raise KeyboardInterrupt
         return found
 
-    def solve(
-        self, fixed: Fixed, support: None, belief: Belief, horizon: int | Array, key: Array, start: None
-    ) -> Plan:
+    def solve(self, fixed: Fixed, support: None, belief: Belief, horizon: int | Array, key: Array, start: None) -> Plan:
         """The plan from a belief."""
         found = self.search(belief, int(horizon))
         replay = found.replay()
@@ -114,7 +117,7 @@ class HostFunctions:
             memory=array(replay.memory),
             free_energy=array([found.info.upper]),
             terms={name: array(value) for name, value in terms.items()},
-            info=found.info,  # type: ignore[arg-type]
+            info=found.certified(),  # type: ignore[arg-type]
             params={CONTINGENCY: replay.contingency},
             belief=belief,
             horizon=jnp.asarray(horizon, jnp.int32),

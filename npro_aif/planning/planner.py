@@ -80,6 +80,11 @@ class Planner(Portable):
         """How often planning code was traced: once for each shape."""
         return sum(functions.num_traces for functions in self._functions.values())
 
+    @property
+    def certificates(self) -> list[Any]:
+        """What every search of this planner showed, in order (:class:`npro_aif.solvers.search.Certificate`)."""
+        return [c for functions in self._functions.values() for c in getattr(functions, "certificates", ())]
+
     def __call__(
         self, rng_key: Array, belief: Belief, horizon: int | Array | None = None, warm: Plan | None = None
     ) -> Plan:

@@ -224,7 +224,9 @@ def test_the_bound_of_the_root_is_perfect_information() -> None:
     belief = worlds.belief(0)
     low = planner(worlds, max_depth=1)(KEY, belief).info.lower
     bound = float(aif.perfect_information(worlds.model, belief, HORIZON))
-    assert_close(bound, (np.asarray(belief.parameter)[:, None] * np.asarray(belief.state) * informed(worlds, 0)).sum(), 1e-9)
+    assert_close(
+        bound, (np.asarray(belief.parameter)[:, None] * np.asarray(belief.state) * informed(worlds, 0)).sum(), 1e-9
+    )
     assert low >= bound - 1e-9
 
 

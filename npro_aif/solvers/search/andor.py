@@ -45,9 +45,7 @@ class Node:
     def lows(self) -> list[float]:
         """A bound from below for each control."""
         assert self.costs is not None
-        return [
-            cost + sum([p * kid.low for p, kid in kids]) for cost, kids in zip(self.costs, self.kids, strict=True)
-        ]
+        return [cost + sum([p * kid.low for p, kid in kids]) for cost, kids in zip(self.costs, self.kids, strict=True)]
 
 
 class AndOrSearch:
@@ -116,9 +114,7 @@ class AndOrSearch:
 
     # --- Search ---
 
-    def solve(
-        self, root: Node, *, max_nodes: float, seconds: float, tolerance: float, ties: bool
-    ) -> str:
+    def solve(self, root: Node, *, max_nodes: float, seconds: float, tolerance: float, ties: bool) -> str:
         """Search until the root is solved or a limit is reached; how it ended: "solved", "gap", "stopped".
 
         :param tolerance: stop where the bounds differ by no more; it is looked at whenever the nodes have doubled.
@@ -175,9 +171,8 @@ class AndOrSearch:
     def upper(self, node: Node, *, by_low: bool = False) -> float:
         """What the policy costs that was found from a node on.
 
-        A node that was looked at does the control whose own bound from above is least, of those whose next nodes all
-        were looked at too and the one with the least bound from below (with ``by_low`` always that one). Where the
-        search did not come, a control sequence is done blindly.
+        A node that was looked at does the control with the least bound from below, or one that is solved and costs
+        less (not with ``by_low``). Where the search did not come, a control sequence is done blindly.
         """
         self.stamp += 1
         self._by_low = by_low
@@ -202,18 +197,19 @@ class AndOrSearch:
         lows = node.lows()
         first = min(range(len(lows)), key=lows.__getitem__)
         if node.solved:
-            done = [u for u, low in enumerate(lows) if low <= lows[first] + SLACK and all(k.solved for _, k in node.kids[u])]
-            first = done[0] if done else first
+            first = self._solved_control(node, lows, first)
             if node.depth == node.left:
                 return node.low, first
         options = [first]
         if not self._by_low:
-            known = lambda kid: kid.solved or kid.costs is not None  # noqa: E731
-            options += [
-                u for u, low in enumerate(lows)
-                if u != first and low < math.inf and all(known(kid) for _, kid in node.kids[u])
-            ]
+            options += [u for u, low in enumerate(lows) if u != first and low < math.inf and _all_solved(node.kids[u])]
         return min((self.cost(node, u), u) for u in options)
+
+    @staticmethod
+    def _solved_control(node: Node, lows: list[float], first: int) -> int:
+        """The first of the controls that are as good as the best and solved."""
+        best = (u for u, low in enumerate(lows) if low <= lows[first] + SLACK and _all_solved(node.kids[u]))
+        return next(best, first)
 
     def cost(self, node: Node, control: int) -> float:
         """What a control of a node costs under the policy."""
@@ -225,6 +221,10 @@ class AndOrSearch:
         if node.blind is None:
             node.blind = self.game.blind(node.state.support, node.state.weight, node.left)
         return node.blind
+
+
+def _all_solved(kids: list[tuple[float, Node]]) -> bool:
+    return all(kid.solved for _, kid in kids)
 
 
 class _Interrupts:

@@ -14,9 +14,13 @@ END = -1  # of the plan
 class Contingency:
     """A policy of everything that was seen and done."""
 
-    starts: tuple[tuple[float, int], ...]  # the first places, each with its probability: more than one where controls tie
+    starts: tuple[
+        tuple[float, int], ...
+    ]  # the first places, each with its probability: more than one where controls tie
     controls: tuple[int, ...]  # by place, flat
-    after: tuple[dict[tuple[int, ...], int] | int, ...]  # by place: the next one by what every site shows, or whatever is
+    after: tuple[
+        dict[tuple[int, ...], int] | int, ...
+    ]  # by place: the next one by what every site shows, or whatever is
     sites: tuple[str, ...]  # the observations in the order of these keys, those with plan=False last
 
     def follow(self, place: int, seen: tuple[int, ...]) -> int:

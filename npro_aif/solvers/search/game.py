@@ -113,7 +113,9 @@ class Game:
         first = len(self.class_of)
         fresh = _shared([read_step(world, t, rows, first) for t in self.times])
         name = names(fresh, self.program.num_steps, first)
-        self.steps = fresh if not self.steps else _shared([_joined(*pair) for pair in zip(self.steps, fresh, strict=True)])
+        self.steps = (
+            fresh if not self.steps else _shared([_joined(*pair) for pair in zip(self.steps, fresh, strict=True)])
+        )
         self.row[parameters] = len(self.parameters) + np.arange(len(parameters))
         self.parameters = np.append(self.parameters, parameters)
         self._classify(name, first)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
+import time
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -102,6 +103,17 @@ class SearchSolver:
         return Searches(program, self)
 
 
+class Certificate(NamedTuple):
+    """What one search showed, in short."""
+
+    horizon: int
+    lower: float
+    upper: float
+    optimal: bool
+    nodes: int
+    seconds: float
+
+
 class Found(NamedTuple):
     """What a search found from a belief."""
 
@@ -114,10 +126,32 @@ class Found(NamedTuple):
 
     def first_control(self) -> np.ndarray:
         """q(u_1), (U,)."""
-        probs = np.zeros(len(self.info.control_lower))
+        probs = np.zeros(self.search.game.layers[0].num_controls)
         for share, control in self.starts:
             probs[self.search.sequence(self.root)[1][0] if control == BLINDLY else control] += share
         return probs
+
+    def bracket(self) -> tuple[np.ndarray, np.ndarray]:
+        """Bounds on what each first control costs, (U,) and (U,)."""
+        search, root = self.search, self.root
+        game, state, left = search.game, root.state, root.left
+        layer = game.layer(left)
+        costs = layer.costs(state.support, state.weight)
+        num_controls = len(costs)
+        if left == 1:
+            return costs, costs
+        turn = search.information.turn(state, left)
+        lows, uppers = np.empty(num_controls), np.empty(num_controls)
+        for u in range(num_controls):
+            kids = [(p, search.node(after, left - 1, root.depth - 1)) for p, after in turn.controls[u]]
+            lows[u] = costs[u] + sum(p * kid.low for p, kid in kids)
+            uppers[u] = costs[u] + sum(p * search.settle(kid) for p, kid in kids)
+        return np.minimum(lows, uppers), uppers
+
+    def certified(self) -> SearchInfo:
+        """The info with the bounds of every first control, which take longer than those of the best."""
+        lower, upper = self.bracket()
+        return self.info._replace(control_lower=lower, control_upper=upper)
 
     def replay(self) -> Replay:
         """Everything that a plan tells."""
@@ -132,11 +166,12 @@ class Searches:
     def __init__(self, program: Program, solver: SearchSolver):
         self.program, self.solver = program, solver
         self.marks = Marks(program)
+        self.certificates: list[Certificate] = []
         self._search: AndOrSearch | None = None
 
     def __call__(self, belief: Belief, horizon: int) -> Found:
         """Search from a belief."""
-        solver = self.solver
+        solver, began = self.solver, time.perf_counter()
         with jax.core.eval_context():
             marks = self.marks(belief, horizon)
         search = self._of(belief, horizon, marks)
@@ -155,9 +190,14 @@ class Searches:
                 tolerance=solver.tol,
                 ties=depth < horizon,
             )
-            return self._found(search, root, support, weight, ended)
+            found = self._found(search, root, support, weight, ended)
         finally:
             sys.setrecursionlimit(limit)
+        info, seconds = found.info, time.perf_counter() - began
+        self.certificates.append(
+            Certificate(horizon, float(info.lower), float(info.upper), bool(info.optimal), int(info.nodes), seconds)
+        )
+        return found
 
     def _of(self, belief: Belief, horizon: int, marks: list[bytes]) -> AndOrSearch:
         """The search that these steps belong to: the last one, or a new one."""
@@ -170,12 +210,11 @@ class Searches:
     def _found(self, search: AndOrSearch, root: Node, support: np.ndarray, weight: np.ndarray, ended: str) -> Found:
         ahead = root.depth < root.left  # look-ahead: the bounds from below decide
         upper = search.upper(root, by_low=ahead)
-        lows, uppers = self._controls(search, root)
         starts = [(1.0, root.control)]
         if ahead and ended == "solved" and root.costs is not None:
             best = [u for u, low in enumerate(root.lows()) if low <= root.low + EQUAL]
             starts = [(1 / len(best), u) for u in best]
-            upper = float(np.mean(uppers[best]))
+            upper = float(np.mean([search.cost(root, u) for u in best]))
         elif not root.solved and search.sequence(root)[0] < upper:
             starts, upper = [(1.0, BLINDLY)], search.sequence(root)[0]
         lower = min(root.low, upper)
@@ -188,24 +227,8 @@ class Searches:
             optimal=np.bool_(upper - lower <= PROVEN * (1 + abs(upper))),
             nodes=np.int64(search.expanded),
             depth=np.int32(search.deepest),
-            control_lower=np.minimum(lows, uppers),
-            control_upper=uppers,
+            control_lower=None,
+            control_upper=None,
             interrupted=np.bool_(search.interrupted),
         )
         return Found(search, root, starts, support, weight, info)
-
-    def _controls(self, search: AndOrSearch, root: Node) -> tuple[np.ndarray, np.ndarray]:
-        """Bounds on what each first control costs, (U,) and (U,)."""
-        game, state, left = search.game, root.state, root.left
-        layer = game.layer(left)
-        costs = layer.costs(state.support, state.weight)
-        num_controls = len(costs)
-        if left == 1:
-            return costs, costs
-        turn = search.information.turn(state, left)
-        lows, uppers = np.empty(num_controls), np.empty(num_controls)
-        for u in range(num_controls):
-            kids = [(p, search.node(after, left - 1, root.depth - 1)) for p, after in turn.controls[u]]
-            lows[u] = costs[u] + sum(p * kid.low for p, kid in kids)
-            uppers[u] = costs[u] + sum(p * search.settle(kid) for p, kid in kids)
-        return lows, uppers
