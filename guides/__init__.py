@@ -1,8 +1,11 @@
-"""The two posterior factorisations of the paper as NumPyro programs over tables of logits, and any guide of a user."""
+"""The two posterior factorisations of the paper as NumPyro programs over tables of logits, policies that remember
+everything, and any guide of a user.
+"""
 
 from npro_aif.guides.base import Table, TableGuide
 from npro_aif.guides.generic import GenericGuide
+from npro_aif.guides.recall import RecallGuide
 from npro_aif.guides.sequence import SequenceGuide
 from npro_aif.guides.temporal import FACTORS, TemporalGuide
 
-__all__ = ["FACTORS", "GenericGuide", "SequenceGuide", "Table", "TableGuide", "TemporalGuide"]
+__all__ = ["FACTORS", "GenericGuide", "RecallGuide", "SequenceGuide", "Table", "TableGuide", "TemporalGuide"]

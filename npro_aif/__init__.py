@@ -29,7 +29,7 @@ from npro_aif.language import (
 )
 from npro_aif.planning.plan import Plan
 from npro_aif.planning.planner import Planner
-from npro_aif.solvers import CoordinateSolver, SVISolver
+from npro_aif.solvers import CoordinateSolver, SearchSolver, SVISolver
 from npro_aif.solvers.costs import perfect_information
 
 __version__ = "0.1.0"
@@ -52,6 +52,7 @@ __all__ = [
     "Planner",
     "Planning",
     "SVISolver",
+    "SearchSolver",
     "augmented",
     "control",
     "evaluate",

@@ -49,6 +49,7 @@ class ObjectiveName(enum.StrEnum):
 class SolverName(enum.StrEnum):
     svi = "svi"
     coordinate = "coordinate"
+    search = "search"
 
 
 class Preference(enum.StrEnum):
@@ -87,13 +88,18 @@ def run(
     cue_accuracy: Annotated[
         float | None, typer.Option(min=0, max=1, help="How often the T-maze's cue is right; always by default.")
     ] = None,
-    max_steps: Annotated[int | None, typer.Option(min=1, help="After how many steps an episode ends.")] = None,
     act_by: Annotated[
         ActBy | None, typer.Option(help="The likeliest first control, or the one with the least expected cost.")
     ] = None,
     paper: Annotated[bool, typer.Option("--paper", help="The switches of the paper's code.")] = False,
     num_steps: Annotated[int | None, typer.Option(min=1, help="Gradient steps of svi.")] = None,
     learning_rate: Annotated[float | None, typer.Option(help="Of svi.")] = None,
+    max_nodes: Annotated[int | None, typer.Option(min=1, help="Information states a decision, of search.")] = None,
+    max_depth: Annotated[int | None, typer.Option(min=1, help="Steps that search looks ahead.")] = None,
+    seconds: Annotated[float | None, typer.Option(help="Seconds a decision, of search.")] = None,
+    max_steps: Annotated[
+        int | None, typer.Option(min=1, help="When an episode ends; the task's own by default.")
+    ] = None,
     json: Annotated[Path | None, typer.Option(help="Write the summary here.")] = None,
     resume: Annotated[Path | None, typer.Option(help="Keep decisions in this folder, and go on from them.")] = None,
 ) -> None:
@@ -111,6 +117,9 @@ def run(
         paper=paper,
         num_steps=num_steps,
         learning_rate=learning_rate,
+        max_nodes=max_nodes,
+        max_depth=max_depth,
+        seconds=seconds,
         seed=seed,
         act_by=act_by and act_by.value,
     )

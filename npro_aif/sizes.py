@@ -60,6 +60,15 @@ MOST_BLOCKS = 8
 # 122 µs so with 2, 8, 16 and 32 terms, and 17, 24, 61 and 78 as a product with ones.
 FEW_TERMS = 8
 
+# --- Search -----------------------------------------------------------------------------------------------
+
+# Hypotheses (θ, x) of a world that a search takes in as a whole; of a larger one only the parameters that beliefs hold
+# possible, so many at once. (DoorKey-8x8 has 276,480 and takes about a second; bounds on time and memory.)
+MOST_HYPOTHESES = 2**20
+ROWS_AT_ONCE = 64
+# Hypotheses in all information states that a planner keeps: some 200 MB. More, and it begins anew. (Not measured.)
+MOST_REMEMBERED = 2**23
+
 # --- What is refused ----------------------------------------------------------------------------------------
 
 # NumPyro gives each enumerated site a letter and a dimension of its own, of which there are so many.

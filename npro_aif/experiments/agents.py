@@ -26,10 +26,10 @@ from npro_aif.experiments.tasks import (
     Task,
     check_choice,
 )
-from npro_aif.guides import SequenceGuide, TableGuide, TemporalGuide
+from npro_aif.guides import RecallGuide, SequenceGuide, TableGuide, TemporalGuide
 from npro_aif.inference.objectives import Active, Marginal, Objective, Planning
 from npro_aif.planning.planner import Planner
-from npro_aif.solvers import SVISolver
+from npro_aif.solvers import CoordinateSolver, SearchSolver, SVISolver
 
 EFE_GAMMA = 16.0
 SOPHISTICATED_GAMMA = 4.0
@@ -55,6 +55,22 @@ def check_settings(task: Task, settings: Settings) -> None:
         if getattr(settings, name) is not None and solver != "svi":
             raise SettingsError(
                 f"{name}: found {getattr(settings, name)} with the solver {solver}, expected it with svi only"
+            )
+    for name in ("max_nodes", "max_depth", "seconds"):
+        if getattr(settings, name) is not None and solver != "search":
+            raise SettingsError(
+                f"{name}: found {getattr(settings, name)} with the solver {solver}, expected it with search only"
+            )
+    if solver == "search":
+        if settings.objective != "planning":
+            raise SettingsError(
+                f"objective: found {settings.objective} with the solver search, expected planning (--objective planning)"
+            )
+        if settings.paper:
+            raise SettingsError("paper: found it with the solver search, expected svi or coordinate")
+        if task.memory is not None:
+            raise SettingsError(
+                f"memory: found {task.memory!r} with the solver search, expected none (its plans remember everything)"
             )
 
 
@@ -82,12 +98,11 @@ def vfe_agent(task: Task, settings: Settings = DEFAULTS) -> Agent:
 
 def make_planner(task: Task, settings: Settings = DEFAULTS) -> Planner:
     """The planner of :func:`vfe_agent`."""
-    solver = solver_name(settings)
     return Planner(
         task.model,
         guide=make_guide(task, settings),
         objective=make_objective(task, settings),
-        solver=make_solver(task, settings) if solver == "svi" else task.sweeps,
+        solver=choose_solver(task, settings),
         max_horizon=settings.horizon or task.horizon,
         max_parameters=task.max_parameters,
     )
@@ -101,7 +116,9 @@ def solver_name(settings: Settings) -> str:
 
 
 def make_guide(task: Task, settings: Settings) -> TableGuide:
-    """The T-maze by SVI has the paper's guide over whole sequences, everything else the temporal one."""
+    """Search remembers everything; the T-maze by SVI has the paper's guide over whole sequences; else the temporal one."""
+    if solver_name(settings) == "search":
+        return RecallGuide(task.model)
     if task.name == "tmaze" and solver_name(settings) == "svi" and task.memory is None:
         return SequenceGuide(task.model, support="all" if settings.paper else "model")
     return TemporalGuide(task.model, learn=task.learn)
@@ -120,6 +137,19 @@ def make_objective(task: Task, settings: Settings) -> Objective:
     if task.name == "tmaze":
         return Active(normalize=True, gradient="through", planning_correction=False, weight=weight)
     return Active(normalize=True, weight=weight, evidence=task.evidence)  # type: ignore[arg-type]
+
+
+def choose_solver(task: Task, settings: Settings) -> CoordinateSolver | SearchSolver | SVISolver:
+    """The solver that the settings name."""
+    name = solver_name(settings)
+    if name == "coordinate":
+        return task.sweeps
+    return make_solver(task, settings) if name == "svi" else make_search(task, settings)
+
+
+def make_search(task: Task, settings: Settings) -> SearchSolver:
+    """Search with the limits that were chosen, or none."""
+    return SearchSolver(max_nodes=settings.max_nodes, max_depth=settings.max_depth, seconds=settings.seconds)
 
 
 def make_solver(task: Task, settings: Settings) -> SVISolver:

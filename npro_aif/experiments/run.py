@@ -10,9 +10,17 @@ from rich.console import Console
 import npro_aif
 from npro_aif.acting.episodes import Episode, effort, iterate_episodes
 from npro_aif.acting.solutions import Solutions, write
-from npro_aif.experiments.agents import check_settings, make_agent, make_guide, make_objective, make_solver, solver_name
+from npro_aif.experiments.agents import (
+    check_settings,
+    make_agent,
+    make_guide,
+    make_objective,
+    make_search,
+    make_solver,
+    solver_name,
+)
 from npro_aif.experiments.progress import EpisodeBar, bars
-from npro_aif.experiments.summary import summarize, table
+from npro_aif.experiments.summary import certificates, summarize, table
 from npro_aif.experiments.tasks import Settings, SettingsError, Task, make_task
 
 INTERRUPTED = 130  # the exit code of a program that Ctrl-C stopped
@@ -74,7 +82,7 @@ def run(
         except KeyboardInterrupt:
             interrupted = True
     ended.sort(key=lambda episode: episode.seed)
-    summary = about | summarize(task, ended, effort(solutions)) | {"interrupted": interrupted}
+    summary = about | summarize(task, ended, effort(solutions)) | certificates(agent) | {"interrupted": interrupted}
     if json_file is not None:
         write(json_file, summary)
     console.print(table(summary, f"{name}, {settings.method}" + (" (stopped)" if interrupted else "")))
@@ -99,6 +107,8 @@ def describe(task: Task, settings: Settings, size: int | None, preference: str |
     about["weight"] = getattr(objective, "weight", None)
     about["max_parameters"] = task.max_parameters
     about["act_by"] = settings.act_by
+    if solver == "search":
+        about |= {name: getattr(settings, name) for name in ("max_nodes", "max_depth", "seconds")}
     if solver == "svi":
         descent = make_solver(task, settings)
         about |= {"num_steps": descent.num_steps, "learning_rate": settings.learning_rate or task.learning_rate}
@@ -115,4 +125,6 @@ def result_settings(task: Task, settings: Settings, size: int | None, preference
         about["support"] = getattr(make_guide(task, settings), "support", None)
         if solver_name(settings) == "coordinate":
             about["solver"] = repr(task.sweeps)
+        if solver_name(settings) == "search":
+            about["solver"] = repr(make_search(task, settings))
     return about

@@ -60,6 +60,25 @@ def summarize(task: Task, episodes: Sequence[Episode], effort: Effort) -> dict[s
     }
 
 
+def certificates(agent: Any) -> dict[str, Any]:
+    """What the searches of an agent show: bounds of the plans from the first beliefs, and how near all bounds came."""
+    found = getattr(getattr(agent, "planner", None), "certificates", ())
+    if not found:
+        return {}
+    first = [c for c in found if c.horizon == max(c.horizon for c in found)]
+    gaps = [c.upper - c.lower for c in found]
+    return {
+        "first_plans": len(first),
+        "first_lower": float(np.mean([c.lower for c in first])),
+        "first_upper": float(np.mean([c.upper for c in first])),
+        "optimal": float(np.mean([c.optimal for c in found])),
+        "gap": float(np.mean(gaps)),
+        "gap_max": float(np.max(gaps)),
+        "nodes": float(np.mean([c.nodes for c in found])),
+        "seconds_max": float(np.max([c.seconds for c in found])),
+    }
+
+
 def table(summary: dict[str, Any], title: str) -> Table:
     """The summary to read."""
     rows = Table(title=title, show_header=False, title_justify="left")
@@ -77,6 +96,12 @@ def table(summary: dict[str, Any], title: str) -> Table:
     if summary["shortest"] is not None:
         note = f"{summary['steps_over_shortest']:.3f} times as many steps"
         rows.add_row("shortest path", f"{summary['shortest']:.2f}", f"whole map known; the agent took {note}")
+    if "first_lower" in summary:
+        note = f"bounds from below and above, mean of {summary['first_plans']} first plans"
+        rows.add_row("F_planning", f"{summary['first_lower']:.4f} … {summary['first_upper']:.4f}", note)
+        note = f"mean gap {summary['gap']:.4f}, at most {summary['gap_max']:.4f}; {summary['nodes']:.0f} nodes a plan"
+        rows.add_row("proven optimal", f"{summary['optimal']:.1%}", f"of the plans; {note}")
+        rows.add_row("longest search", f"{summary['seconds_max']:.2f} s", "")
     note = f"{summary['problems']} different problems solved for {summary['decisions']} decisions"
     rows.add_row("seconds a decision", f"{summary['seconds_per_decision']:.4f}", note)
     rows.add_row("compile seconds", f"{summary['compile_seconds']:.1f}", "")

@@ -23,7 +23,7 @@ from npro_aif.solvers import CoordinateSolver
 TASKS = ("tmaze", "reactivity", "doorkey")
 METHODS = ("vfe", "efe", "sophisticated")
 OBJECTIVES = ("active", "planning", "marginal")
-SOLVERS = ("svi", "coordinate")
+SOLVERS = ("svi", "coordinate", "search")
 PREFERENCES = doorkey.PREFERENCES
 ACT_BY = ("probability", "cost")
 MEMORIES = {"tmaze": ("told", "count"), "reactivity": ("told",)}
@@ -63,6 +63,9 @@ class Settings(NamedTuple):
     paper: bool = False  # the switches of the paper's code in place of ours
     num_steps: int | None = None  # of SVI
     learning_rate: float | None = None
+    max_nodes: int | None = None  # of the search, for each decision
+    max_depth: int | None = None
+    seconds: float | None = None
     seed: int = 0  # of the solvers' initial values
     act_by: str | None = None  # the agent's own default
 
@@ -115,7 +118,7 @@ def make_task(
         rest = {"cue_accuracy": cue_accuracy, "max_steps": max_steps}
         return _with_memory(make_task(name, size=size, preference=preference, **rest), memory)  # type: ignore[arg-type]
     if max_steps is not None:
-        return _with_length(make_task(name, size=size, preference=preference, cue_accuracy=cue_accuracy), max_steps)
+        return _with_deadline(make_task(name, size=size, preference=preference, cue_accuracy=cue_accuracy), max_steps)
     if cue_accuracy is not None:
         return _with_accuracy(make_task(name, size=size, preference=preference), cue_accuracy)
     if name == "doorkey":
@@ -126,17 +129,21 @@ def make_task(
     return _tmaze() if name == "tmaze" else _reactivity(paper)
 
 
+def _with_deadline(task: Task, max_steps: int) -> Task:
+    """The task whose episodes end after so many steps."""
+    if max_steps < 1:
+        raise SettingsError(f"max_steps: found {max_steps}, expected at least 1")
+    return task._replace(
+        environment=functools.partial(task.environment, max_steps=max_steps),
+        max_steps=max_steps,
+        horizon=max_steps if task.horizon == task.max_steps else min(task.horizon, max_steps),
+    )
+
+
 def _with_memory(task: Task, memory: str) -> Task:
     """The task whose policy remembers what the cue said; the policy alone is learned."""
     check_choice("memory", memory, MEMORIES.get(task.name, ()))
     return task._replace(model=_variant(task.model, memory=memory), memory=memory, learn=("control",))
-
-
-def _with_length(task: Task, max_steps: int) -> Task:
-    """The task whose episodes last at most so long; plans that reached to the end of an episode still do."""
-    horizon = max_steps if task.horizon == task.max_steps else min(task.horizon, max_steps)
-    environment = functools.partial(task.environment, max_steps=max_steps)
-    return task._replace(environment=environment, max_steps=max_steps, horizon=horizon)
 
 
 def _with_accuracy(task: Task, cue_accuracy: float) -> Task:

@@ -13,6 +13,7 @@ from npro_aif.extras import missing
 from npro_aif.inference.posterior import Posterior
 from npro_aif.numerics import is_concrete
 from npro_aif.planning.choose import TIE_TOLERANCE, Rule, check_key
+from npro_aif.planning.contingent import contingent_draws, contingent_tree
 from npro_aif.planning.origin import Origin
 from npro_aif.planning.sampling import draw
 from npro_aif.planning.summary import summarize
@@ -25,6 +26,9 @@ from npro_aif.tables.world import World
 
 if TYPE_CHECKING:
     import arviz as az
+
+
+CONTINGENCY = "contingency"  # in the params of a plan with perfect recall
 
 
 class Plan(NamedTuple):
@@ -99,8 +103,10 @@ class Plan(NamedTuple):
         """What each first control costs in nats if the plan's policy is followed from then on, (U,).
 
         The least of it is F where one control is certain (less what learned parameters cost). Epistemic costs are held
-        at this plan.
+        at this plan. Of a plan by search it is what was found so far; ``info.control_lower`` bounds it from below.
         """
+        if CONTINGENCY in self.params:
+            return jnp.asarray(self.info.control_upper)  # type: ignore[attr-defined]
         posterior = self.complete()
         if not hasattr(posterior, "slice"):
             raise ValueError(f"control_cost: found a {type(posterior).__name__}, expected the plan of a TemporalGuide")
@@ -117,6 +123,8 @@ class Plan(NamedTuple):
 
         :param depth: how many steps.
         """
+        if CONTINGENCY in self.params:
+            return contingent_tree(self.world(), self.params[CONTINGENCY], depth)
         return make_tree(self.world(), self.complete(), depth)  # type: ignore[arg-type]
 
     def world(self) -> World:
@@ -130,6 +138,8 @@ class Plan(NamedTuple):
     def sample(self, key: Array, num_samples: int) -> dict[str, Array]:
         """Draws from the posterior by site: (n,) for parameters, (n, T+1) for states, (n, T) for the others."""
         check_key(key, "key")
+        if CONTINGENCY in self.params:
+            return contingent_draws(self.world(), self.params[CONTINGENCY], key, num_samples)
         return draw(
             self.origin,
             self.origin.program.at(self.elapsed),

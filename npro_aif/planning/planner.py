@@ -22,6 +22,7 @@ from npro_aif.planning.batches import join, rows
 from npro_aif.planning.choose import check_key
 from npro_aif.planning.describe import describe
 from npro_aif.planning.functions import Functions, typed_arguments
+from npro_aif.planning.host import HostFunctions
 from npro_aif.planning.origin import model_name
 from npro_aif.planning.plan import Plan, trim
 from npro_aif.planning.support import thin
@@ -29,7 +30,7 @@ from npro_aif.planning.ways import Way
 from npro_aif.program.checks import check_belief, check_beliefs
 from npro_aif.program.program import Program, program_of
 from npro_aif.program.reader import RUNNING
-from npro_aif.solvers.base import Solver
+from npro_aif.solvers.base import HostSolver, Solver
 from npro_aif.solvers.svi import SVISolver
 
 
@@ -40,7 +41,7 @@ class Planner(Portable):
     :param guide: a :class:`TemporalGuide` (the default), a :class:`SequenceGuide`, or any NumPyro guide.
     :param objective: :class:`Active` by default.
     :param solver: :class:`SVISolver` with Adam by default; anything with ``check`` and ``solve``
-        (:class:`npro_aif.solvers.Solver`).
+        (:class:`npro_aif.solvers.Solver`), or with ``check`` and ``begin`` as :class:`SearchSolver` has them.
     :param max_horizon: the largest horizon; by default the one that the model declares (``horizon=4`` in its
         signature). With a temporal guide every horizon up to it runs the same compiled code; the other guides compile
         once for each horizon, and take any.
@@ -56,7 +57,7 @@ class Planner(Portable):
         model: Callable[..., Any],
         guide: TableGuide | Callable[..., Any] | None = None,
         objective: Objective | None = None,
-        solver: Solver | None = None,
+        solver: Solver | HostSolver | None = None,
         max_horizon: int | None = None,
         max_parameters: int | None = None,
     ):
@@ -80,6 +81,11 @@ class Planner(Portable):
     def num_traces(self) -> int:
         """How often planning code was traced: once for each shape."""
         return sum(functions.num_traces for functions in self._functions.values())
+
+    @property
+    def certificates(self) -> list[Any]:
+        """What every search of this planner showed, in order (:class:`npro_aif.solvers.search.Certificate`)."""
+        return [c for functions in self._functions.values() for c in getattr(functions, "certificates", ())]
 
     def __call__(
         self,
@@ -273,7 +279,8 @@ class Planner(Portable):
         with RUNNING:
             if key not in self._functions:
                 program = program_of(self.model, belief, num_steps)
-                self._functions[key] = Functions(program, self.guide, self.objective, self.solver, num_steps)
+                make: Any = HostFunctions if hasattr(self.solver, "begin") else Functions
+                self._functions[key] = make(program, self.guide, self.objective, self.solver, num_steps)
             return self._functions[key]
 
 
@@ -291,13 +298,17 @@ def _table_guide(model: Callable[..., Any], guide: Any) -> TableGuide:
     return guide
 
 
+def _solves(solver: Any) -> bool:
+    return hasattr(solver, "check") and (hasattr(solver, "solve") or hasattr(solver, "begin"))
+
+
 def _check_arguments(guide: Any, objective: Any, solver: Any) -> None:
     """Refuse what is in the wrong place, or a class where one of its instances is meant."""
     if guide is not None and (isinstance(guide, type | Objective) or not callable(guide)):
         raise ValueError(f"guide: found {guide!r}, expected a guide such as TemporalGuide(model), or a NumPyro guide")
     if objective is not None and not isinstance(objective, Objective):
         raise ValueError(f"objective: found {objective!r}, expected one such as aif.Active()")
-    if solver is not None and (isinstance(solver, type) or not (hasattr(solver, "solve") and hasattr(solver, "check"))):
+    if solver is not None and (isinstance(solver, type) or not _solves(solver)):
         raise ValueError(
             f"solver: found {solver!r}, expected one such as aif.CoordinateSolver(), with check(problem) and "
             "solve(problem, key, params)"

@@ -100,7 +100,7 @@ class _Growing:
         later: tuple[Branch, ...] = ()
         if t < self.depth:
             probs = np.exp(np.asarray(self.posterior.control[t][place]))
-            control = {_label(signature.control, u): float(p) for u, p in enumerate(probs)}
+            control = {label_of(signature.control, u): float(p) for u, p in enumerate(probs)}
             later = self.branches(t + 1, self.posterior.slice(world, jnp.asarray(t), jnp.asarray(mass)).flow.after)
         return Branch(t, seen, float(mass.sum()), control, self.believed(mass), later)
 
@@ -111,18 +111,18 @@ class _Growing:
         found = {}
         for site in signature.state:
             if site.hidden:
-                found[site.name] = _by_label(site, marginalize(jnp.asarray(table.sum(1)), signature.state, site.name))
+                found[site.name] = by_label(site, marginalize(jnp.asarray(table.sum(1)), signature.state, site.name))
         parameter = np.zeros(signature.num_parameters)
         np.add.at(parameter, np.asarray(self.world.theta), table.sum(0))
         for site in signature.parameter:
-            found[site.name] = _by_label(site, marginalize(jnp.asarray(parameter), signature.parameter, site.name))
+            found[site.name] = by_label(site, marginalize(jnp.asarray(parameter), signature.parameter, site.name))
         return found
 
 
-def _by_label(site: Site, probs: Any) -> dict[str, float]:
+def by_label(site: Site, probs: Any) -> dict[str, float]:
     return {site.label(i): float(p) for i, p in enumerate(np.asarray(probs))}
 
 
-def _label(sites: tuple[Site, ...], flat: int) -> str:
+def label_of(sites: tuple[Site, ...], flat: int) -> str:
     values = split(flat, sites)
     return ", ".join(site.label(int(values[site.name])) for site in sites)

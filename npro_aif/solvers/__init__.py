@@ -2,6 +2,16 @@
 
 from npro_aif.solvers.base import Problem, Solution, Solver, SolverInfo
 from npro_aif.solvers.coordinate import CoordinateSolver
+from npro_aif.solvers.search import SearchInfo, SearchSolver
 from npro_aif.solvers.svi import SVISolver
 
-__all__ = ["CoordinateSolver", "Problem", "SVISolver", "Solution", "Solver", "SolverInfo"]
+__all__ = [
+    "CoordinateSolver",
+    "Problem",
+    "SVISolver",
+    "SearchInfo",
+    "SearchSolver",
+    "Solution",
+    "Solver",
+    "SolverInfo",
+]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
 from jax import Array
@@ -10,6 +11,7 @@ from jax import Array
 from npro_aif.guides import TableGuide
 from npro_aif.inference.objectives import Objective
 from npro_aif.inference.posterior import Posterior, Terms
+from npro_aif.program.program import Program
 from npro_aif.tables.world import World
 
 
@@ -80,4 +82,16 @@ class Solver(Protocol):
 
     def solve(self, problem: Problem, key: Array, params: Any) -> Solution:
         """Solve it from the guide's parameters ``params`` on; traced by JAX."""
+        ...
+
+
+class HostSolver(Protocol):
+    """A solver that runs outside of JAX, because what it does next depends on the numbers: a search."""
+
+    def check(self, problem: Problem) -> None:
+        """As of a :class:`Solver`."""
+        ...
+
+    def begin(self, program: Program) -> Callable[..., Any]:
+        """What all plans of a program share: a function of a belief and a horizon."""
         ...

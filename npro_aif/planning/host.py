@@ -1,0 +1,160 @@
+"""Plans by a solver that runs on the host, outside of JAX: a search, whose steps depend on the numbers.
+
+It stands where :class:`npro_aif.planning.functions.Functions` stands for solvers that are compiled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from npro_aif.belief import Belief
+from npro_aif.guides import Table, TableGuide
+from npro_aif.inference.objectives import Objective
+from npro_aif.numerics import is_concrete
+from npro_aif.planning.origin import Origin
+from npro_aif.planning.plan import CONTINGENCY, Plan
+from npro_aif.planning.support import Support, power_of_two
+from npro_aif.planning.ways import Way
+from npro_aif.program.program import Fixed, Program
+from npro_aif.solvers.base import HostSolver, Problem
+from npro_aif.solvers.search.replay import Replay
+from npro_aif.solvers.search.solver import Found
+
+
+class HostFunctions:
+    """What a planner calls, for one length of the time axis.
+
+    :param num_steps: the largest horizon.
+    """
+
+    num_traces = 0
+    fusable = False
+
+    def __init__(self, program: Program, guide: TableGuide, objective: Objective, solver: HostSolver, num_steps: int):
+        self.program, self.guide, self.objective, self.solver = program, guide, objective, solver
+        self.num_steps = num_steps
+        if program.takes_elapsed:
+            raise ValueError(
+                f"{type(solver).__name__}: found a model with an argument 'elapsed', expected one whose steps count from "
+                "the present plan (use CoordinateSolver)"
+            )
+        solver.check(Problem(program.example(), guide, objective, num_steps))
+        self.search = solver.begin(program)
+        self.origin = Origin(program, guide, objective)
+        self.tables: dict[str, Table] = {}
+
+    @property
+    def certificates(self) -> list[Any]:
+        """What every search showed."""
+        return self.search.certificates
+
+    def support(self, belief: Belief) -> None:
+        """Refuse what has no numbers yet; a search finds by itself what is possible."""
+        if not is_concrete(belief):
+            raise ValueError(
+                f"belief: found a traced one with {type(self.solver).__name__}, expected numbers (it runs outside of "
+                "jit and vmap)"
+            )
+
+    def size(self, support: None) -> int:
+        return self.program.signature.num_parameters
+
+    def shape(self, support: None) -> tuple[int, int, int]:
+        signature = self.program.signature
+        return self.size(support), signature.num_states, signature.num_controls
+
+    def way(self, supports: Sequence[None], *, fusable: bool = False) -> Way:
+        return Way.ALONE
+
+    def warm_start(self, support: None, warm: Plan | None) -> None:
+        if warm is not None:
+            raise ValueError(
+                f"warm: found a plan to start from, expected None with {type(self.solver).__name__} (a planner keeps "
+                "what it looked at, and its next plan goes on from there)"
+            )
+
+    def plan_group(self, *_: Any) -> NoReturn:
+        raise ValueError(
+            f"batch: found the solver {type(self.solver).__name__}, expected one that is compiled; plan one by one"
+        )
+
+    def decide(
+        self, size: int, fixed: Fixed, support: None, belief: Belief, horizon: int | Array, key: Array, start: None
+    ) -> np.ndarray:
+        """q(u_1), (U,)."""
+        return self._uninterrupted(belief, horizon).first_control()
+
+    def cost(
+        self, size: int, fixed: Fixed, support: None, belief: Belief, horizon: int | Array, key: Array, start: None
+    ) -> np.ndarray:
+        """What each first control costs as far as was found, (U,)."""
+        return self._uninterrupted(belief, horizon).bracket()[1]
+
+    def _uninterrupted(self, belief: Belief, horizon: int | Array) -> Found:
+        """What an agent acts on: Ctrl-C ends its episode, not one search only."""
+        found = self.search(belief, int(horizon))
+        if found.info.interrupted:
+            raise KeyboardInterrupt
+        return found
+
+    def solve(self, fixed: Fixed, support: None, belief: Belief, horizon: int | Array, key: Array, start: None) -> Plan:
+        """The plan from a belief."""
+        found = self.search(belief, int(horizon))
+        replay = found.replay()
+        terms = self.objective.evaluate(_Part(replay, found))
+        dtype = jnp.result_type(float)
+        theta, valid = _possible(np.asarray(belief.parameter))
+
+        def array(table: Any) -> Array:
+            return jnp.asarray(table, dtype)
+
+        return Plan(
+            control=array(replay.control),
+            policy=array(replay.policy),
+            state=array(replay.state),
+            parameter=array(belief.parameter),
+            observation={name: array(table) for name, table in replay.observation.items()},
+            memory=array(replay.memory),
+            free_energy=array([found.info.upper]),
+            terms={name: array(value) for name, value in terms.items()},
+            info=found.certified(),  # type: ignore[arg-type]
+            params={CONTINGENCY: replay.contingency},
+            belief=belief,
+            horizon=jnp.asarray(horizon, jnp.int32),
+            theta=theta,
+            valid=valid,
+            origin=self.origin,
+        )
+
+
+class _Part:
+    """The statistics of a whole plan, of which the objective makes its terms."""
+
+    def __init__(self, replay: Replay, found: Found):
+        self.replay = replay
+        shares = np.array([share for share, _ in found.starts])
+        self.entropy = float(-(shares * np.log(shares)).sum())  # where first controls tie; later ones are certain
+
+    def preference(self) -> Any:
+        return np.asarray(self.replay.preference)
+
+    def complexity(self) -> Any:
+        return np.zeros(())
+
+    def plan_prior(self) -> Any:
+        return np.asarray(self.replay.effort - self.entropy)
+
+    def policy_entropy(self) -> Any:
+        return np.asarray(self.entropy)
+
+
+def _possible(parameter: np.ndarray) -> Support:
+    """The parameters that are possible, padded to a power of two."""
+    possible = np.flatnonzero(parameter > 0)
+    padded = np.resize(possible, power_of_two(len(possible))).astype(np.int32)
+    return Support(jnp.asarray(padded), jnp.asarray(np.arange(len(padded)) < len(possible)))

@@ -1,0 +1,5 @@
+"""Search for exact contingent plans: information states, bounds, AND/OR search, and the plan that comes of it."""
+
+from npro_aif.solvers.search.solver import Certificate, SearchInfo, SearchSolver
+
+__all__ = ["Certificate", "SearchInfo", "SearchSolver"]

@@ -1,0 +1,247 @@
+"""AND/OR search over information states and steps left, depth first, with bounds from below.
+
+A node's ``low`` starts at the perfect-information cost and only rises. The control with the least lower bound is
+followed to a next state that is not solved until its own bound has risen so much that another control is better (or
+the control is solved); so nothing is walked again from the root. At every moment all bounds hold, which makes the
+search anytime: what it has not solved is completed by control sequences done blindly, which bound the cost from above.
+"""
+
+from __future__ import annotations
+
+import math
+import signal
+import threading
+import time
+from typing import Any
+
+import numpy as np
+
+from npro_aif.solvers.search.game import EQUAL, Game
+from npro_aif.solvers.search.information import Information, InformationState
+
+SLACK = 1e-11  # rounding in sums of bounds
+FIRST_LOOK = 64  # nodes after which the gap is looked at for the first time
+BLINDLY = -1  # in place of a control: the node's sequence is done
+
+
+class Stop(Exception):
+    """A limit was reached."""
+
+
+class Node:
+    """An information state with so many steps left, looked at so deep."""
+
+    __slots__ = ("blind", "control", "costs", "depth", "kids", "left", "low", "solved", "stamp", "state", "upper")
+
+    def __init__(self, state: InformationState, left: int, depth: int, low: float):
+        self.state, self.left, self.depth, self.low = state, left, depth, low
+        self.solved = False  # low is what it costs (as far as the depth reaches)
+        self.costs: list[float] | None = None  # by control, of this step; infinite for those that are left out
+        self.kids: list[list[tuple[float, Node]]] = []  # by control
+        self.blind: tuple[float, tuple[int, ...]] | None = None
+        self.stamp = -1  # of the policy that the next two belong to
+        self.upper, self.control = math.inf, -1
+
+    def lows(self) -> list[float]:
+        """A bound from below for each control."""
+        assert self.costs is not None
+        return [cost + sum([p * kid.low for p, kid in kids]) for cost, kids in zip(self.costs, self.kids, strict=True)]
+
+
+class AndOrSearch:
+    """The nodes of a game; what one plan looked at serves the next."""
+
+    def __init__(self, game: Game):
+        self.game, self.information = game, Information(game)
+        self.nodes: dict[tuple[int, int, int], Node] = {}
+        self.expanded = 0  # nodes, for the present plan
+        self.deepest = 0
+        self.start = 0  # the steps that are left at its root
+        self.interrupted = False
+        self.most_nodes: float = math.inf
+        self.deadline = math.inf
+        self.stamp, self._by_low = 0, False
+
+    # --- Nodes ---
+
+    def node(self, state: InformationState, left: int, depth: int) -> Node:
+        """The node of an information state."""
+        depth = min(left, depth)
+        key = state.number, left, depth
+        node = self.nodes.get(key)
+        if node is None:
+            low = float(state.weight @ self.game.value(left)[state.support])
+            node = self.nodes[key] = self._fresh(state, left, depth, low)
+        return node
+
+    def _fresh(self, state: InformationState, left: int, depth: int, low: float) -> Node:
+        node = Node(state, left, depth, low)
+        if depth == 0 or (len(state.support) == 1 and self.game.certain_moves):
+            node.solved = True
+        elif left == 1:  # what is seen at the end changes nothing
+            node.costs = self.game.layer(1).costs(state.support, state.weight).tolist()
+            node.kids = [[] for _ in node.costs]
+            node.low, node.solved = min(node.costs), True
+        return node
+
+    def expand(self, node: Node) -> None:
+        """Look at every control; leave out those that change nothing where waiting cannot pay."""
+        if self.expanded >= self.most_nodes or self.interrupted or time.perf_counter() > self.deadline:
+            raise Stop
+        self.expanded += 1
+        self.deepest = max(self.deepest, self.start - node.left + 1)
+        state, left = node.state, node.left
+        turn = self.information.turn(state, left)
+        value = self.game.value(left - 1)
+        lows = np.add.reduceat(turn.weight * value[turn.support], turn.start).tolist()
+        depth = min(node.depth - 1, left - 1)
+        kids: dict[int, Node] = {}
+        for after, low in zip(turn.order, lows, strict=True):
+            if after.number not in kids:
+                key = after.number, left - 1, depth
+                kid = self.nodes.get(key)
+                if kid is None:
+                    kid = self.nodes[key] = self._fresh(after, left - 1, depth, low)
+                kids[after.number] = kid
+        costs = self.game.layer(left).costs(state.support, state.weight).tolist()
+        node.kids = [[(p, kids[after.number]) for p, after in entries] for entries in turn.controls]
+        idle = [u for u, entries in enumerate(turn.controls) if len(entries) == 1 and entries[0][1] is state]
+        if 0 < len(idle) < len(costs):
+            least = self.game.patience(left) - EQUAL
+            costs = [math.inf if u in idle and cost >= least else cost for u, cost in enumerate(costs)]
+        node.costs = costs
+        node.low = max(node.low, min(node.lows()))
+
+    # --- Search ---
+
+    def solve(self, root: Node, *, max_nodes: float, seconds: float, tolerance: float, ties: bool) -> str:
+        """Search until the root is solved or a limit is reached; how it ended: "solved", "gap", "stopped".
+
+        :param tolerance: stop where the bounds differ by no more; it is looked at whenever the nodes have doubled.
+        :param ties: solve every control that is as good as the best.
+        """
+        self.start, self.expanded, self.deepest = root.left, 0, 0
+        self.deadline, last = time.perf_counter() + seconds, max_nodes
+        pause = FIRST_LOOK if tolerance > 0 else math.inf
+        with _Interrupts(self):
+            while True:
+                self.most_nodes = min(last, pause)
+                try:
+                    self.improve(root, math.inf)
+                    if ties:
+                        self._solve_ties(root)
+                    return "solved"
+                except Stop:
+                    if tolerance > 0 and self.upper(root) - root.low <= tolerance:
+                        return "gap"
+                    if self.interrupted or self.expanded >= last or time.perf_counter() > self.deadline:
+                        return "stopped"
+                    pause = 2 * self.expanded
+
+    def improve(self, node: Node, bound: float) -> None:
+        """Raise a node's bound until it is solved or lies above ``bound``."""
+        if not node.solved and node.costs is None:
+            self.expand(node)
+        while not node.solved:
+            lows = node.lows()
+            control = min(range(len(lows)), key=lows.__getitem__)
+            least = lows[control]
+            node.low = max(node.low, least)
+            open_kids = [(p, kid) for p, kid in node.kids[control] if not kid.solved]
+            if not open_kids:
+                node.solved = True
+                return
+            if node.low > bound + SLACK:
+                return
+            second = min((low for u, low in enumerate(lows) if u != control), default=math.inf)
+            p, kid = max(open_kids, key=lambda entry: entry[0])
+            self.improve(kid, kid.low + (min(bound, second) - least) / p)
+
+    def _solve_ties(self, root: Node) -> None:
+        for control, kids in enumerate(root.kids):
+            while True:
+                low = root.lows()[control]
+                p, kid = max(((p, kid) for p, kid in kids if not kid.solved), key=lambda e: e[0], default=(0.0, None))
+                if kid is None or low > root.low + EQUAL:
+                    break
+                self.improve(kid, kid.low + (root.low + EQUAL - low) / p)
+
+    # --- What was found ---
+
+    def upper(self, node: Node, *, by_low: bool = False) -> float:
+        """What the policy costs that was found from a node on.
+
+        A node that was looked at does the control with the least bound from below, or one that is solved and costs
+        less (not with ``by_low``). Where the search did not come, a control sequence is done blindly.
+        """
+        self.stamp += 1
+        self._by_low = by_low
+        return self.settle(node)
+
+    def settle(self, node: Node) -> float:
+        """:meth:`upper` of a node, as part of one policy."""
+        if node.stamp == self.stamp:
+            return node.upper
+        node.stamp, node.control = self.stamp, BLINDLY
+        if node.left == 0:
+            node.upper = 0.0
+        elif node.costs is None:
+            certain = len(node.state.support) == 1 and self.game.certain_moves
+            node.upper = node.low if certain else self.sequence(node)[0]
+        else:
+            node.upper, node.control = self._best(node)
+        return node.upper
+
+    def _best(self, node: Node) -> tuple[float, int]:
+        """The least cost of a node that was looked at, and its control."""
+        lows = node.lows()
+        first = min(range(len(lows)), key=lows.__getitem__)
+        if node.solved:
+            first = self._solved_control(node, lows, first)
+            if node.depth == node.left:
+                return node.low, first
+        options = [first]
+        if not self._by_low:
+            options += [u for u, low in enumerate(lows) if u != first and low < math.inf and _all_solved(node.kids[u])]
+        return min((self.cost(node, u), u) for u in options)
+
+    @staticmethod
+    def _solved_control(node: Node, lows: list[float], first: int) -> int:
+        """The first of the controls that are as good as the best and solved."""
+        best = (u for u, low in enumerate(lows) if low <= lows[first] + SLACK and _all_solved(node.kids[u]))
+        return next(best, first)
+
+    def cost(self, node: Node, control: int) -> float:
+        """What a control of a node costs under the policy."""
+        assert node.costs is not None
+        return node.costs[control] + sum(p * self.settle(kid) for p, kid in node.kids[control])
+
+    def sequence(self, node: Node) -> tuple[float, tuple[int, ...]]:
+        """What the best of some control sequences costs, and the sequence."""
+        if node.blind is None:
+            node.blind = self.game.blind(node.state.support, node.state.weight, node.left)
+        return node.blind
+
+
+def _all_solved(kids: list[tuple[float, Node]]) -> bool:
+    return all(kid.solved for _, kid in kids)
+
+
+class _Interrupts:
+    """Ctrl-C asks a search to stop, and what was found is kept."""
+
+    def __init__(self, search: AndOrSearch):
+        self.search = search
+
+    def __enter__(self) -> None:
+        self.search.interrupted = False
+        self.before: Any = None
+        if threading.current_thread() is threading.main_thread():
+            self.before = signal.signal(signal.SIGINT, self.stop)
+
+    def stop(self, *_: Any) -> None:
+        self.search.interrupted = True
+
+    def __exit__(self, *_: Any) -> None:
+        if self.before is not None:
+            signal.signal(signal.SIGINT, self.before)

@@ -1,0 +1,131 @@
+"""Beliefs as few hypotheses with weights, and how a step parts them by what is seen.
+
+The same arithmetic serves classes of hypotheses, on which the search runs, and the hypotheses themselves, on which a
+plan is replayed.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from npro_aif.solvers.search.hypotheses import Step
+
+
+class Branches(NamedTuple):
+    """What a step from a belief may bring: B branches, each with some hypotheses."""
+
+    control: np.ndarray  # (B,) after which control
+    prob: np.ndarray  # (B,) the weight that comes here
+    start: np.ndarray  # (B + 1,) where each branch's hypotheses begin in the next two
+    support: np.ndarray  # (N,) hypotheses, rising in each branch
+    weight: np.ndarray  # (N,) p(h | branch): each branch sums to one
+    outcome: np.ndarray  # (B,) the code of what is seen: equal for equal sights after the same control
+
+
+class Branching:
+    """One kind of step over hypotheses 0 … H−1."""
+
+    def __init__(self, step: Step):
+        self.step = step
+        self.size, self.num_controls = step.cost.shape
+        _, label = np.unique(step.label, return_inverse=True)
+        self.label = label.reshape(step.label.shape).astype(np.int64)
+        self.num_labels = int(self.label.max(initial=0)) + 1
+        self.num_outcomes = math.prod(table.shape[-1] for table in step.sight)
+        self.certain = step.chance is None and not step.sight
+        by_control = np.arange(self.num_controls) if self.label.shape[1] > 1 else np.zeros(self.num_controls, np.intp)
+        self._view = by_control  # where each control is in the tables of what is seen
+        if self.certain:  # (control, label, hypothesis) as one number
+            to = step.to[..., 0]
+            seen = np.arange(self.num_controls) * self.num_labels + self.label[to, by_control]
+            self._key = seen * self.size + to
+
+    def costs(self, support: np.ndarray, weight: np.ndarray) -> np.ndarray:
+        """The expected cost of each control, (U,)."""
+        return weight @ self.step.cost[support]
+
+    def expected(self, value: np.ndarray, support: np.ndarray | slice = slice(None)) -> np.ndarray:
+        """E[value(h')] of some hypotheses, (…, U), for values (H,)."""
+        ahead = value[self.step.to[support]]
+        return ahead[..., 0] if self.step.chance is None else (ahead * self.step.chance[support]).sum(-1)
+
+    def move(self, support: np.ndarray, weight: np.ndarray, control: int) -> tuple[np.ndarray, np.ndarray]:
+        """The belief after a control if nothing is seen."""
+        to = self.step.to[support, control]
+        if self.step.chance is None:
+            return merge(to[:, 0], weight)
+        mass = weight[:, None] * self.step.chance[support, control]
+        return merge(to[mass > 0], mass[mass > 0])
+
+    def branches(self, support: np.ndarray, weight: np.ndarray, control: int | None = None) -> Branches:
+        """What each control (or one) may bring."""
+        key, mass = self._outcomes(support, weight, control)
+        order = np.argsort(key, kind="stable")
+        key, mass = key[order], mass[order]
+        first = _starts(key)
+        key, mass = key[first], np.add.reduceat(mass, first)
+        seen = key // self.size
+        start = _starts(seen)
+        prob = np.add.reduceat(mass, start)
+        ends = np.append(start, len(key))
+        code = seen[start]
+        per_control = self.num_labels * self.num_outcomes
+        return Branches(
+            code // per_control,
+            prob,
+            ends,
+            (key % self.size).astype(np.int32),
+            mass / np.repeat(prob, np.diff(ends)),
+            code % per_control,
+        )
+
+    def _outcomes(self, support: np.ndarray, weight: np.ndarray, control: int | None) -> tuple[np.ndarray, np.ndarray]:
+        """Every (control, what is seen, hypothesis) as one number, and its mass."""
+        chosen = slice(None) if control is None else slice(control, control + 1)
+        if self.certain:
+            key = self._key[support, chosen]
+            return key.ravel(), np.repeat(weight, key.shape[1])
+        to = self.step.to[support, chosen]  # (K, U, J)
+        mass = np.broadcast_to(weight[:, None, None], to.shape)
+        if self.step.chance is not None:
+            mass = mass * self.step.chance[support, chosen]
+        controls = np.broadcast_to(np.arange(self.num_controls)[chosen][:, None], to.shape)
+        live = mass > 0
+        to, mass, controls = to[live], mass[live], controls[live]
+        view = self._view[controls]
+        seen = controls * self.num_labels + self.label[to, view]
+        for table in self.step.sight:
+            probs = table[to, view]  # (N, Y)
+            outcome = np.arange(probs.shape[1])
+            mass, seen = (mass[:, None] * probs).ravel(), (seen[:, None] * len(outcome) + outcome).ravel()
+            to, view = np.repeat(to, len(outcome)), np.repeat(view, len(outcome))
+            live = mass > 0
+            to, mass, seen, view = to[live], mass[live], seen[live], view[live]
+        return seen * self.size + to, mass
+
+    def outcomes(self, code: int) -> tuple[int, tuple[int, ...]]:
+        """What a branch's code stands for: the label's number, and the outcome of each uncertain site."""
+        values = []
+        for table in reversed(self.step.sight):
+            code, value = divmod(code, table.shape[-1])
+            values.append(value)
+        return code, tuple(reversed(values))
+
+
+def _starts(rising: np.ndarray) -> np.ndarray:
+    """Where each stretch of equal numbers begins."""
+    fresh = np.empty(len(rising), bool)
+    fresh[0] = True
+    np.not_equal(rising[1:], rising[:-1], out=fresh[1:])
+    return np.flatnonzero(fresh)
+
+
+def merge(support: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The same weights with every hypothesis once, rising."""
+    order = np.argsort(support, kind="stable")
+    support, weight = support[order], weight[order]
+    first = _starts(support)
+    return support[first], np.add.reduceat(weight, first)

@@ -1,0 +1,284 @@
+"""A world from its end on: steps by how many are left, over classes of hypotheses, with the perfect-information bound.
+
+    V_0(h) = 0,   V_k(h) = min_u cost_k(h,u) + Σ_h' p(h'|h,u) V_{k-1}(h')
+
+is what k steps cost an agent that sees everything, so that Σ_h b(h) V_k(h) is a bound from below on what they cost one
+that believes b. Nothing here depends on the belief: a game serves all plans whose last steps are the same, whatever
+their horizon. Parameters come in when a belief first holds them possible.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from npro_aif.belief import Belief
+from npro_aif.program.program import Program
+from npro_aif.sizes import MOST_HYPOTHESES, ROWS_AT_ONCE
+from npro_aif.solvers.search.branching import Branching, merge
+from npro_aif.solvers.search.classes import names
+from npro_aif.solvers.search.hypotheses import Step, read_step
+from npro_aif.tables.world import World
+
+EQUAL = 1e-9  # costs that differ by no more are equal
+
+
+class Game:
+    """The steps of a program at one belief and horizon, as far as parameters were asked for.
+
+    :param marks: by steps left (the last step first), what tells steps apart; see :func:`npro_aif.solvers.search.marks`.
+    """
+
+    def __init__(self, program: Program, belief: Belief, horizon: int, marks: Sequence[bytes]):
+        self.program, self.belief, self.horizon = program, belief, horizon
+        kinds = {mark: kind for kind, mark in enumerate(dict.fromkeys(marks))}
+        self.marks = list(marks)
+        self.kinds = kinds
+        self.times = [horizon - 1 - list(marks).index(mark) for mark in kinds]  # a time at which each kind comes
+        self.num_states = program.signature.num_states
+        self.row = np.full(program.signature.num_parameters, -1)  # the row of each parameter that is in
+        self.parameters = np.zeros(0, int)  # the parameter of each row
+        self.steps: list[Step] = []  # by kind, over hypotheses (row, x)
+        self.class_of = np.zeros(0, np.int32)  # of each hypothesis
+        self.names = np.zeros(0, np.uint64)  # of each class
+        self.members = np.zeros(0, int)  # one hypothesis of each class
+        self.layers: list[Branching] = []  # by kind, over classes
+        self.values: list[np.ndarray] = [np.zeros(0)]  # by steps left, (C,) the perfect-information cost
+        self.frame: World  # some parameters of the world, as NumPy tables: what a policy sees and remembers
+        self._whole: World | None = None  # of a world that is not large, with all parameters
+        self._patience: dict[tuple[int, int], float] = {}
+        self._plain: dict[int, Branching] = {}
+
+    def fits(self, marks: Sequence[bytes]) -> bool:
+        """Whether a plan with these steps is one of this game."""
+        return all(a == b for a, b in zip(marks, self.marks, strict=False)) and all(m in self.kinds for m in marks)
+
+    def extend(self, marks: Sequence[bytes]) -> None:
+        """Let plans be as long as these steps."""
+        self.marks += marks[len(self.marks) :]
+
+    def layer(self, left: int) -> Branching:
+        """The step that is made when so many are left, over classes."""
+        return self.layers[self.kinds[self.marks[left - 1]]]
+
+    def plain(self, left: int) -> Branching:
+        """The same over hypotheses."""
+        kind = self.kinds[self.marks[left - 1]]
+        if kind not in self._plain:
+            self._plain[kind] = Branching(self.steps[kind])
+        return self._plain[kind]
+
+    @property
+    def certain_moves(self) -> bool:
+        """Whether every control leads to one state."""
+        return all(layer.step.chance is None for layer in self.layers)
+
+    # --- Beliefs ---
+
+    def hypotheses(self, belief: Belief) -> tuple[np.ndarray, np.ndarray]:
+        """The hypotheses that a belief holds possible, (K,), and their probabilities; their parameters come in."""
+        parameter = np.asarray(belief.parameter, np.float64)
+        possible = np.flatnonzero(parameter > 0)
+        self._require(possible)
+        joint = parameter[possible, None] * np.asarray(belief.state)[possible].astype(np.float64)
+        row, x = np.nonzero(joint)
+        weight = joint[row, x]
+        return self.row[possible[row]] * self.num_states + x, weight / weight.sum()
+
+    def classes(self, support: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """A belief over hypotheses as one over their classes."""
+        return merge(self.class_of[support], weight)
+
+    # --- Parameters ---
+
+    def _require(self, possible: np.ndarray) -> None:
+        """Let parameters in that are not yet."""
+        size = len(self.row)
+        if not len(self.layers) and size * self.num_states <= MOST_HYPOTHESES:
+            possible = np.arange(size)
+        fresh = possible[self.row[possible] < 0]
+        if not len(fresh):
+            return
+        with jax.core.eval_context():
+            for start in range(0, len(fresh), ROWS_AT_ONCE):
+                self._add(fresh[start : start + ROWS_AT_ONCE])
+        self._finish()
+
+    def _add(self, parameters: np.ndarray) -> None:
+        world, rows = self._tables(parameters)
+        first = len(self.class_of)
+        fresh = _shared([read_step(world, t, rows, first) for t in self.times])
+        name = names(fresh, self.program.num_steps, first)
+        self.steps = (
+            fresh if not self.steps else _shared([_joined(*pair) for pair in zip(self.steps, fresh, strict=True)])
+        )
+        self.row[parameters] = len(self.parameters) + np.arange(len(parameters))
+        self.parameters = np.append(self.parameters, parameters)
+        self._classify(name, first)
+
+    def _tables(self, parameters: np.ndarray) -> tuple[World, np.ndarray]:
+        """A world in which some parameters are, with NumPy tables, and their places in it."""
+        if self.program.sample is None:
+            if self._whole is None:
+                whole = self.program.world(self.belief, self.horizon)
+                self.frame = self._whole = jax.tree.map(np.asarray, whole)
+            return self._whole, parameters
+        padded = np.resize(parameters, ROWS_AT_ONCE).astype(np.int32)  # one size compiles once
+        world = self.program.world(self.belief, self.horizon, padded)
+        self.frame = jax.tree.map(np.asarray, world)
+        return self.frame, np.arange(len(parameters))
+
+    def _classify(self, name: np.ndarray, first: int) -> None:
+        """Find the classes of new hypotheses; those that were there keep their numbers."""
+        order = np.argsort(self.names)
+        distinct, member, inverse = np.unique(name, return_index=True, return_inverse=True)
+        place = np.searchsorted(self.names, distinct, sorter=order)
+        known = np.zeros(len(distinct), bool)
+        if len(order):
+            place = order[np.minimum(place, len(order) - 1)]
+            known = self.names[place] == distinct
+        number = np.where(known, place, 0)
+        number[~known] = len(self.names) + np.arange((~known).sum())
+        self.names = np.append(self.names, distinct[~known])
+        self.members = np.append(self.members, first + member[~known])
+        self.class_of = np.append(self.class_of, number[inverse].astype(np.int32))
+
+    def _finish(self) -> None:
+        """Make the tables over classes anew, and the bound of the new ones."""
+        member, mapped = self.members, {}
+        layers = []
+        for step in self.steps:
+            if id(step.to) not in mapped:
+                mapped[id(step.to)] = self.class_of[step.to[member]]
+            layers.append(
+                Step(
+                    mapped[id(step.to)],
+                    None if step.chance is None else step.chance[member],
+                    step.label[member],
+                    step.shown[member],
+                    tuple(table[member] for table in step.sight),
+                    step.cost[member],
+                    step.effort[member],
+                )
+            )
+        self.layers = [Branching(step) for step in layers]
+        self._patience, self._plain = {}, {}
+        known = len(self.values[0])
+        fresh = np.arange(known, len(member))
+        values, self.values = self.values, []
+        for left, old in enumerate(values):
+            new = np.zeros(len(fresh)) if left == 0 else self._backed(left, fresh)
+            self.values.append(np.append(old, new))
+
+    # --- Bounds ---
+
+    def value(self, left: int) -> np.ndarray:
+        """V_k, (C,)."""
+        while len(self.values) <= left:
+            self.values.append(self._backed(len(self.values), slice(None)))
+        return self.values[left]
+
+    def _backed(self, left: int, classes: Any) -> np.ndarray:
+        layer = self.layer(left)
+        return (layer.step.cost[classes] + layer.expected(self.values[left - 1], classes)).min(-1)
+
+    def patience(self, left: int) -> float:
+        """What a control must cost at least for waiting with it not to pay, if it changes nothing; or infinity.
+
+        Whoever waits now and then follows a policy can follow it at once and do some control e at the end. With one
+        kind of step (costs c) but the last (costs c'), that costs c'(h',e) − (c'(h,u) − c(h,u)) in place of what
+        waiting costs, where (h,u) was the policy's last move, to h'. The most of it over all moves, for the best e, is
+        what is returned.
+        """
+        if left < 2:
+            return math.inf
+        kinds = {self.kinds[mark] for mark in self.marks[1:left]}
+        if len(kinds) > 1:
+            return math.inf
+        pair = self.kinds[self.marks[0]], kinds.pop()
+        if pair not in self._patience:
+            last, before = (self.layers[kind].step for kind in pair)
+            with np.errstate(invalid="ignore"):
+                saved = np.where(np.isfinite(last.cost), last.cost - before.cost, math.inf)  # (C, U)
+            worst = math.inf
+            for control in range(last.cost.shape[1]):
+                ahead = last.cost[before.to, control]  # (C, U, J)
+                if before.chance is not None:
+                    ahead = np.where(before.chance > 0, ahead, -math.inf)
+                with np.errstate(invalid="ignore"):
+                    more = ahead.max(-1) - saved
+                worst = min(worst, float(np.where(np.isposinf(saved), -math.inf, more).max()))
+            self._patience[pair] = worst
+        return self._patience[pair]
+
+    def blind(self, support: np.ndarray, weight: np.ndarray, left: int) -> tuple[float, tuple[int, ...]]:
+        """The better of two control sequences done blindly: what it costs, and the sequence.
+
+        One does what is best on average if all becomes known after the next control, the other what is best for the
+        most probable class.
+        """
+        likeliest = np.array([int(np.argmax(weight))])
+        leads = [(support, weight)]
+        if len(support) > 1:
+            leads.append((support[likeliest], np.ones(1)))
+        return min(self._sequence(support, weight, left, lead) for lead in leads)
+
+    def _sequence(
+        self, support: np.ndarray, weight: np.ndarray, left: int, lead: tuple[np.ndarray, np.ndarray]
+    ) -> tuple[float, tuple[int, ...]]:
+        total, controls = 0.0, []
+        own = lead[0] is support
+        for steps in range(left, 0, -1):
+            layer = self.layer(steps)
+            cost = layer.costs(support, weight)
+            ahead = lead[1] @ (layer.step.cost[lead[0]] + layer.expected(self.value(steps - 1), lead[0]))
+            control = int(np.argmin(np.where(np.isfinite(cost), ahead, math.inf)))
+            total += float(cost[control])
+            controls.append(control)
+            support, weight = layer.move(support, weight, control)
+            lead = (support, weight) if own else layer.move(*lead, control)
+        return total, tuple(controls)
+
+
+def _joined(a: Step, b: Step) -> Step:
+    """The hypotheses of two steps of one kind, one after the other."""
+
+    def wide(table: np.ndarray, count: int) -> np.ndarray:
+        return np.pad(table, ((0, 0), (0, 0), (0, count - table.shape[2])))
+
+    count = max(a.to.shape[2], b.to.shape[2])
+    tos = [wide(step.to, count) for step in (a, b)]
+    chances = None
+    if a.chance is not None and b.chance is not None:
+        chances = np.concatenate([wide(a.chance, count), wide(b.chance, count)])
+    return Step(
+        np.concatenate(tos),
+        chances,
+        np.concatenate([a.label, b.label]),
+        np.concatenate([a.shown, b.shown]),
+        tuple(np.concatenate(pair) for pair in zip(a.sight, b.sight, strict=True)),
+        np.concatenate([a.cost, b.cost]),
+        np.concatenate([a.effort, b.effort]),
+    )
+
+
+def _shared(steps: list[Step]) -> list[Step]:
+    """The same steps, in which equal moves and sights are the same arrays."""
+    result: list[Step] = []
+    for step in steps:
+        same = next((other for other in result if _moves_alike(step, other)), step)
+        result.append(same._replace(cost=step.cost, effort=step.effort))
+    return result
+
+
+def _moves_alike(a: Step, b: Step) -> bool:
+    if (a.chance is None) != (b.chance is None):
+        return False
+    pairs = [(a.to, b.to), (a.label, b.label), *zip(a.sight, b.sight, strict=True)]
+    if a.chance is not None:
+        pairs.append((a.chance, b.chance))  # type: ignore[arg-type]
+    return all(np.array_equal(*pair) for pair in pairs)

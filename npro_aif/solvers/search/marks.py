@@ -1,0 +1,77 @@
+"""What tells one step of a plan from another, counted from the end: so that a plan knows what earlier ones found.
+
+Most worlds have the same step at all times but for the last; a plan that is one step shorter, as an agent makes it one
+step later, then has the same steps left, and what was found for these holds.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from npro_aif.belief import Belief
+from npro_aif.program.program import Fixed, Program
+from npro_aif.tables.kernels import Emission, Transition
+from npro_aif.tables.world import World
+
+
+class Marks:
+    """The marks of a program's steps; of a large world they are taken at the parameters that it was checked at."""
+
+    def __init__(self, program: Program):
+        self.program = program
+        self._tables: Callable[..., list[Array]] = jax.jit(self._varying)
+
+    def __call__(self, belief: Belief, horizon: int) -> list[bytes]:
+        """A mark for each step, the last one first: equal marks, equal steps."""
+        tables = self._tables(self.program.fixed, belief, jnp.asarray(horizon), self.program.sample)
+        numbers = [np.asarray(table) for table in tables]
+        return [self._mark(numbers, horizon - left) for left in range(1, horizon + 1)]
+
+    @staticmethod
+    def _mark(numbers: list[np.ndarray], t: int) -> bytes:
+        digest = hashlib.blake2b(digest_size=16)
+        for table in numbers:
+            digest.update(np.ascontiguousarray(table[0 if len(table) == 1 else t]).tobytes())
+        return digest.digest()
+
+    def _varying(self, fixed: Fixed, belief: Belief, horizon: Array, theta: Array | None) -> list[Array]:
+        """Every table (T|1, …) that is evaluated anew or differs from time to time."""
+        world = self.program.bind(fixed, belief, horizon, theta)
+        kept = fixed.tables
+        tables = [world.control] if _varies(kept.control, world.control) else []
+        if kept.state is None or world.state.num_times > 1:
+            tables.append(_moves(world.state, world))
+        for field in ("observation", "sensor"):
+            for name, kernel in getattr(world, field).items():
+                if getattr(kept, field)[name] is None or kernel.num_times > 1:
+                    tables.append(_sights(kernel))
+        for name, table in world.preference.items():
+            if _varies(kept.preference[name], table):
+                tables.append(table)
+        for name, several in world.observation_preference.items():
+            pairs = zip(kept.observation_preference[name], several, strict=True)
+            tables += [table for own, table in pairs if _varies(own, table)]
+        return tables
+
+
+def _varies(kept: Array | None, table: Array) -> bool:
+    return kept is None or len(table) > 1
+
+
+def _sights(kernel: Emission) -> Array:
+    return kernel.table() if kernel.learnable else kernel.certain_table()
+
+
+def _moves(kernel: Transition, world: World) -> Array:
+    num_parameters, num_states = world.initial.shape
+    grid = jnp.ix_(jnp.arange(num_parameters), jnp.arange(num_states), jnp.arange(world.num_controls))
+    times = jnp.arange(kernel.num_times)
+    if kernel.at(0).certain(*grid) is None:
+        return kernel.table()
+    return jax.vmap(lambda t: jnp.asarray(kernel.at(t).certain(*grid)))(times)

@@ -1,0 +1,234 @@
+"""The solver: from a belief to a plan of everything that may be seen, with bounds on what any plan costs."""
+
+from __future__ import annotations
+
+import math
+import sys
+import time
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from npro_aif.belief import Belief
+from npro_aif.program.program import Program
+from npro_aif.sizes import MOST_REMEMBERED
+from npro_aif.solvers.base import Problem
+from npro_aif.solvers.search.andor import BLINDLY, AndOrSearch, Node
+from npro_aif.solvers.search.game import EQUAL, Game
+from npro_aif.solvers.search.hypotheses import check_sights
+from npro_aif.solvers.search.information import SAME
+from npro_aif.solvers.search.marks import Marks
+from npro_aif.solvers.search.replay import Replay, Replayer
+
+PROVEN = 1e-7  # bounds that differ by no more, relative to their size, have met
+FRAMES = 4  # of Python's stack for each step of a plan, at most
+
+
+class SearchInfo(NamedTuple):
+    """How a search ended, and what it shows.
+
+    ``lower`` and ``upper`` are a certificate: no policy whatever costs less than the one, and the plan costs the other.
+    """
+
+    iterations: Any  # () 1: one search
+    converged: Any  # () whether it ended by itself, or with bounds as near as was asked for; not at a limit
+    cycle: Any  # () 0
+    lower: Any  # () a bound from below on F_planning of any policy with perfect recall
+    upper: Any  # () F_planning of this plan
+    optimal: Any  # () whether the two have met
+    nodes: Any  # () information states with steps left that were looked at for this plan
+    depth: Any  # () how many steps the search came
+    control_lower: Any  # (U,) bounds on what each first control costs if all goes on optimally
+    control_upper: Any  # (U,) and what it costs as far as was found
+    interrupted: Any  # () whether Ctrl-C ended it
+
+
+@dataclass(frozen=True)
+class SearchSolver:
+    """Exact contingent plans: AND/OR search over what may be known, with the perfect-information cost as a bound.
+
+    It goes with :class:`npro_aif.guides.RecallGuide` and :class:`npro_aif.Planning`. Without limits it ends at the
+    optimum; with some of them it returns the best plan that was found, and ``plan.info`` has bounds on the optimum.
+    Ctrl-C ends a search in the same way. What a planner looked at serves its later plans.
+
+    :param max_nodes: how many information states to look at, for each plan, at most.
+    :param max_depth: how many steps to look ahead; beyond it the perfect-information cost stands for what follows. First
+        controls that tie are then shared equally.
+    :param tol: stop where the bounds differ by no more, in nats.
+    :param seconds: how long to search for each plan, at most. (What is worked out once for a world, and the completion
+        of a plan, come on top.)
+
+    >>> import jax, npro_aif as aif
+    >>> from npro_aif.models.tmaze import tmaze, initial_belief
+    >>> planner = aif.Planner(tmaze, aif.guides.RecallGuide(tmaze), aif.Planning(), aif.SearchSolver(), max_horizon=4)
+    >>> plan = planner(jax.random.key(0), initial_belief())
+    >>> round(float(plan.info.lower), 3), round(float(plan.info.upper), 3), bool(plan.info.optimal)
+    (5.599, 5.599, True)
+    """
+
+    max_nodes: int | None = None
+    max_depth: int | None = None
+    tol: float = 0.0
+    seconds: float | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("max_nodes", "max_depth"):
+            value = getattr(self, name)
+            if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
+                raise ValueError(f"{name}: found {value!r}, expected a whole number of at least 1, or None")
+        if not self.tol >= 0:
+            raise ValueError(f"tol: found {self.tol!r}, expected a number that is not negative")
+        if self.seconds is not None and not self.seconds > 0:
+            raise ValueError(f"seconds: found {self.seconds!r}, expected a positive number, or None")
+
+    @property
+    def quick(self) -> bool:
+        return False
+
+    def check(self, problem: Problem) -> None:
+        objective, guide = problem.objective, problem.guide
+        if objective.epistemic or not objective.correction or not objective.closed_form:
+            raise ValueError(f"SearchSolver: found the objective {objective}, expected aif.Planning()")
+        if not getattr(guide, "recalls", False):
+            raise ValueError(
+                f"SearchSolver: found a {type(guide).__name__}, expected aif.guides.RecallGuide(model): its plans remember "
+                "everything, and learn controls only"
+            )
+        check_sights(problem.world)
+
+    def begin(self, program: Program) -> Searches:
+        """What plans of a program share."""
+        return Searches(program, self)
+
+
+class Certificate(NamedTuple):
+    """What one search showed, in short."""
+
+    horizon: int
+    lower: float
+    upper: float
+    optimal: bool
+    nodes: int
+    seconds: float
+
+
+class Found(NamedTuple):
+    """What a search found from a belief."""
+
+    search: AndOrSearch
+    root: Node
+    starts: list[tuple[float, int]]  # the first controls with their probabilities; or what is done blindly
+    support: np.ndarray  # (K,) hypotheses
+    weight: np.ndarray  # (K,)
+    info: SearchInfo
+
+    def first_control(self) -> np.ndarray:
+        """q(u_1), (U,)."""
+        probs = np.zeros(self.search.game.layers[0].num_controls)
+        for share, control in self.starts:
+            probs[self.search.sequence(self.root)[1][0] if control == BLINDLY else control] += share
+        return probs
+
+    def bracket(self) -> tuple[np.ndarray, np.ndarray]:
+        """Bounds on what each first control costs, (U,) and (U,)."""
+        search, root = self.search, self.root
+        game, state, left = search.game, root.state, root.left
+        layer = game.layer(left)
+        costs = layer.costs(state.support, state.weight)
+        num_controls = len(costs)
+        if left == 1:
+            return costs, costs
+        turn = search.information.turn(state, left)
+        lows, uppers = np.empty(num_controls), np.empty(num_controls)
+        for u in range(num_controls):
+            kids = [(p, search.node(after, left - 1, root.depth - 1)) for p, after in turn.controls[u]]
+            lows[u] = costs[u] + sum(p * kid.low for p, kid in kids)
+            uppers[u] = costs[u] + sum(p * search.settle(kid) for p, kid in kids)
+        return np.minimum(lows, uppers), uppers
+
+    def certified(self) -> SearchInfo:
+        """The info with the bounds of every first control, which take longer than those of the best."""
+        lower, upper = self.bracket()
+        return self.info._replace(control_lower=lower, control_upper=upper)
+
+    def replay(self) -> Replay:
+        """Everything that a plan tells."""
+        game = self.search.game
+        replayer = Replayer(self.search, game.frame, self.root.left)
+        return replayer([(share, self.root, u) for share, u in self.starts], self.support, self.weight)
+
+
+class Searches:
+    """The searches of a planner: games, and what was looked at in them."""
+
+    def __init__(self, program: Program, solver: SearchSolver):
+        self.program, self.solver = program, solver
+        self.marks = Marks(program)
+        self.certificates: list[Certificate] = []
+        self._search: AndOrSearch | None = None
+
+    def __call__(self, belief: Belief, horizon: int) -> Found:
+        """Search from a belief."""
+        solver, began = self.solver, time.perf_counter()
+        with jax.core.eval_context():
+            marks = self.marks(belief, horizon)
+        search = self._of(belief, horizon, marks)
+        support, weight = search.game.hypotheses(belief)
+        precision = np.finfo(np.asarray(belief.state).dtype).eps
+        state = search.information.state(*search.game.classes(support, weight), max(SAME, 32 * float(precision)))
+        depth = horizon if solver.max_depth is None else min(horizon, solver.max_depth)
+        root = search.node(state, horizon, depth)
+        limit = sys.getrecursionlimit()
+        sys.setrecursionlimit(max(limit, 1000 + FRAMES * horizon))
+        try:
+            ended = search.solve(
+                root,
+                max_nodes=math.inf if solver.max_nodes is None else solver.max_nodes,
+                seconds=math.inf if solver.seconds is None else solver.seconds,
+                tolerance=solver.tol,
+                ties=depth < horizon,
+            )
+            found = self._found(search, root, support, weight, ended)
+        finally:
+            sys.setrecursionlimit(limit)
+        info, seconds = found.info, time.perf_counter() - began
+        self.certificates.append(
+            Certificate(horizon, float(info.lower), float(info.upper), bool(info.optimal), int(info.nodes), seconds)
+        )
+        return found
+
+    def _of(self, belief: Belief, horizon: int, marks: list[bytes]) -> AndOrSearch:
+        """The search that these steps belong to: the last one, or a new one."""
+        search = self._search
+        if search is None or not search.game.fits(marks) or search.information.size > MOST_REMEMBERED:
+            search = self._search = AndOrSearch(Game(self.program, belief, horizon, marks))
+        search.game.extend(marks)
+        return search
+
+    def _found(self, search: AndOrSearch, root: Node, support: np.ndarray, weight: np.ndarray, ended: str) -> Found:
+        ahead = root.depth < root.left  # look-ahead: the bounds from below decide
+        upper = search.upper(root, by_low=ahead)
+        starts = [(1.0, root.control)]
+        if ahead and ended == "solved" and root.costs is not None:
+            best = [u for u, low in enumerate(root.lows()) if low <= root.low + EQUAL]
+            starts = [(1 / len(best), u) for u in best]
+            upper = float(np.mean([search.cost(root, u) for u in best]))
+        elif not root.solved and search.sequence(root)[0] < upper:
+            starts, upper = [(1.0, BLINDLY)], search.sequence(root)[0]
+        lower = min(root.low, upper)
+        info = SearchInfo(
+            iterations=np.int32(1),
+            converged=np.bool_(ended != "stopped"),
+            cycle=np.int32(0),
+            lower=np.float64(lower),
+            upper=np.float64(upper),
+            optimal=np.bool_(upper - lower <= PROVEN * (1 + abs(upper))),
+            nodes=np.int64(search.expanded),
+            depth=np.int32(search.deepest),
+            control_lower=None,
+            control_upper=None,
+            interrupted=np.bool_(search.interrupted),
+        )
+        return Found(search, root, starts, support, weight, info)

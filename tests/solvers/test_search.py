@@ -1,0 +1,369 @@
+"""Search against a belief-tree dynamic programme: optimum, bounds at every interruption, and the plan's own value.
+
+Many random worlds are one program: its parameter says which world it is, and a belief that holds the parameters of one
+of them possible is a problem in that world.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+import pytest
+
+import npro_aif as aif
+from npro_aif.models import reactivity_maze, tiger, tmaze
+from tests.support import assert_close
+
+pytestmark = pytest.mark.usefixtures("quick_compile", "x64")
+
+KEY = jax.random.key(0)
+WORLDS, THETAS, STATES, CONTROLS, HORIZON = 25, 2, 3, 2, 4
+OUTCOMES = list(itertools.product(range(2), range(2)))  # of y and z, of which z has plan=False
+
+
+class Family(NamedTuple):
+    """Random worlds by their parameters: Θ = worlds × the parameters of each."""
+
+    control: np.ndarray  # (X, U) the prior; it sees the state where that is not hidden
+    move: np.ndarray  # (Θ, X, U, X')
+    y: np.ndarray  # (Θ, X, U, Y): it reads the control
+    z: np.ndarray  # (Θ, X, Z)
+    preference: np.ndarray  # (T, Θ, X, U, X'): another one at each time
+    liked: np.ndarray  # (T, Y)
+    certain: bool  # moves, and z
+
+    def __hash__(self) -> int:
+        return id(self)
+
+    def model(self, belief: aif.Belief, horizon: int = HORIZON) -> None:
+        theta = aif.parameter("theta", dist.Categorical(probs=belief.parameter))
+        x = aif.state("x", dist.Categorical(probs=belief.state[theta]), hidden=not self.certain)
+        prior, move, sight_y, sight_z = map(jnp.asarray, (self.control, self.move, self.y, self.z))
+        preference, liked = jnp.asarray(self.preference), jnp.asarray(self.liked)
+
+        def step(x: Any, t: Any) -> Any:
+            u = aif.control("u", dist.Categorical(probs=prior[x] if self.certain else prior[0]))
+            if self.certain:
+                new = aif.state("x", aif.DeterministicCategorical(move.argmax(-1)[theta, x, u], STATES), hidden=False)
+                z: Any = aif.DeterministicCategorical(sight_z.argmax(-1)[theta, new], 2)
+            else:
+                new = aif.state("x", dist.Categorical(probs=move[theta, x, u]), hidden=True)
+                z = dist.Categorical(probs=sight_z[theta, new])
+            y = aif.observation("y", dist.Categorical(probs=sight_y[theta, new, u]))
+            aif.observation("z", z, plan=False)
+            aif.preference("goal", preference[t - 1, theta, x, u, new])
+            aif.preference("liked", liked[t - 1, y])
+            return new
+
+        aif.rollout(step, x, horizon)
+
+    def belief(self, world: int) -> aif.Belief:
+        rng = np.random.default_rng(world)
+        parameter = np.zeros(WORLDS * THETAS)
+        parameter[world * THETAS :][:THETAS] = rng.dirichlet(np.ones(THETAS))
+        return aif.Belief(jnp.asarray(parameter), jnp.asarray(rows(rng, WORLDS * THETAS, STATES)))
+
+    def outcomes(self, joint: np.ndarray, u: int) -> Iterator[tuple[tuple[int, int], np.ndarray]]:
+        """The joint (Θ, X') after a control, with each thing that may be seen."""
+        after = np.einsum("ix,ixk->ik", joint, self.move[:, :, u])
+        for y, z in OUTCOMES:
+            seen = after * self.y[:, :, u, y] * self.z[:, :, z]
+            if seen.sum() > 0:
+                yield (y, z), seen
+
+    def cost(self, joint: np.ndarray, u: int, t: int) -> float:
+        """The cost of one step, times the probability of being here."""
+        arrived = joint[:, :, None] * self.move[:, :, u]
+        cost = -joint.sum(0) @ np.log(self.control[:, u])
+        cost -= (arrived * self.preference[t, :, :, u]).sum()
+        return cost - float(np.einsum("ik,iky,y->", arrived.sum(1), self.y[:, :, u], self.liked[t]))
+
+
+def rows(rng: np.random.Generator, *shape: int, sharp: float = 0.4) -> np.ndarray:
+    table = rng.dirichlet(np.full(shape[-1], 0.7), shape[:-1])
+    certain = np.eye(shape[-1])[rng.integers(shape[-1], size=shape[:-1])]
+    table = np.where(rng.random(shape[:-1])[..., None] < sharp, certain, table)
+    return table / table.sum(-1, keepdims=True)
+
+
+@functools.cache
+def family(certain: bool, *, timeless: bool = False) -> Family:
+    rng = np.random.default_rng(7 + certain)
+    num = WORLDS * THETAS
+    sharp = 1.0 if certain else 0.4
+    preference = 2 * rng.normal(size=(HORIZON, num, STATES, CONTROLS, STATES))
+    liked = rng.normal(size=(HORIZON, 2))
+    if timeless:
+        preference, liked = (np.broadcast_to(table[:1], table.shape) for table in (preference, liked))
+    return Family(
+        rng.dirichlet(np.full(CONTROLS, 5.0), STATES if certain else 1).repeat(1 if certain else STATES, 0),
+        rows(rng, num, STATES, CONTROLS, STATES, sharp=sharp),
+        rows(rng, num, STATES, CONTROLS, 2),
+        rows(rng, num, STATES, 2, sharp=sharp),
+        preference,
+        liked,
+        certain,
+    )
+
+
+def optimum(worlds: Family, belief: aif.Belief, horizon: int) -> float:
+    """The least expected cost of a policy of everything, by a tree of beliefs."""
+
+    def best(joint: np.ndarray, t: int) -> float:
+        if t == horizon:
+            return 0.0
+        return min(
+            worlds.cost(joint, u, t) + sum(best(seen, t + 1) for _, seen in worlds.outcomes(joint, u))
+            for u in range(CONTROLS)
+        )
+
+    return best(np.asarray(belief.parameter)[:, None] * np.asarray(belief.state), 0)
+
+
+def replayed(worlds: Family, plan: aif.Plan) -> float:
+    """What the plan's own policy costs, by the tree of everything that may be seen."""
+    policy = plan.params["contingency"]
+
+    def follow(joint: np.ndarray, place: int, t: int) -> float:
+        if t == int(plan.horizon):
+            return 0.0
+        u = policy.controls[place]
+        later = (follow(seen, policy.follow(place, outcome), t + 1) for outcome, seen in worlds.outcomes(joint, u))
+        return worlds.cost(joint, u, t) + sum(later)
+
+    joint = np.asarray(plan.belief.parameter)[:, None] * np.asarray(plan.belief.state)
+    return sum(share * follow(joint, place, 0) for share, place in policy.starts)
+
+
+@functools.cache
+def planner(worlds: Family, **limits: Any) -> aif.Planner:
+    guide = aif.guides.RecallGuide(worlds.model)
+    return aif.Planner(worlds.model, guide, aif.Planning(), aif.SearchSolver(**limits), max_horizon=HORIZON)
+
+
+@pytest.mark.parametrize("certain", [False, True])
+def test_fifty_random_worlds(certain: bool) -> None:
+    """The optimum, and bounds around it wherever the search is stopped; the plan costs its upper bound."""
+    worlds = family(certain)
+    gaps = 0
+    for world in range(WORLDS):
+        belief = worlds.belief(world)
+        expected = optimum(worlds, belief, HORIZON)
+        plan = planner(worlds)(KEY, belief)
+        assert plan.info.optimal and plan.info.converged
+        assert_close(plan.info.upper, expected, 1e-6, world)
+        assert_close(plan.info.lower, expected, 1e-6, world)
+        assert_close(replayed(worlds, plan), expected, 1e-9, world)
+        assert_close(sum(plan.terms.values()), expected, 1e-9, world)
+        assert_close(plan.free_energy[-1], expected, 1e-9, world)
+        for max_nodes in (1, 10, 100):
+            early = planner(worlds, max_nodes=max_nodes)(KEY, belief)
+            assert early.info.nodes <= max_nodes
+            assert early.info.lower <= expected + 1e-9 <= early.info.upper + 2e-9
+            assert_close(replayed(worlds, early), early.info.upper, 1e-9, (world, max_nodes))
+            assert_close(early.free_energy[-1], early.info.upper, 1e-9)
+            assert (early.info.control_lower <= early.info.control_upper + 1e-9).all()
+            gaps += not early.info.optimal
+    assert gaps > WORLDS // 2  # the limits did stop it
+
+
+def test_a_tolerance_and_a_time() -> None:
+    worlds = family(certain=False)
+    for world in range(5):
+        belief = worlds.belief(world)
+        plan = planner(worlds, tol=0.5)(KEY, belief)
+        assert plan.info.converged and plan.info.upper - plan.info.lower <= 0.5
+        assert_close(replayed(worlds, plan), plan.info.upper, 1e-9)
+    assert not planner(worlds, seconds=1e-9)(KEY, belief).info.converged
+
+
+def test_a_depth_is_look_ahead_with_the_bound_beyond() -> None:
+    """By a tree in which the perfect-information cost stands for all that follows; ties are shared."""
+    worlds = family(certain=False)
+    for world, depth in itertools.product(range(5), (1, 2, 3)):
+        belief = worlds.belief(world)
+
+        def ahead(joint: np.ndarray, t: int, depth: int = depth) -> np.ndarray:
+            if t == depth:
+                return np.array([(joint * informed(worlds, t)).sum()])
+            later = [sum(ahead(seen, t + 1).min() for _, seen in worlds.outcomes(joint, u)) for u in range(CONTROLS)]
+            return np.array([worlds.cost(joint, u, t) + later[u] for u in range(CONTROLS)])
+
+        costs = ahead(np.asarray(belief.parameter)[:, None] * np.asarray(belief.state), 0)
+        plan = planner(worlds, max_depth=depth)(KEY, belief)
+        assert plan.info.depth <= depth
+        assert_close(plan.info.lower, costs.min(), 1e-9)
+        assert int(plan.best_control()) == int(costs.argmin())
+        assert_close(replayed(worlds, plan), plan.info.upper, 1e-9)
+
+
+@functools.cache
+def informed(worlds: Family, t: int) -> np.ndarray:
+    """What is left to pay from time t on if everything is seen, (Θ, X)."""
+    if t == HORIZON:
+        return np.zeros(worlds.move.shape[:2])
+    ahead = np.einsum("ixuk,ik->ixu", worlds.move, informed(worlds, t + 1))
+    ahead -= np.log(worlds.control)[None]
+    ahead -= np.einsum("ixuk,ixuk->ixu", worlds.move, worlds.preference[t])
+    ahead -= np.einsum("ixuk,ikuy,y->ixu", worlds.move, worlds.y, worlds.liked[t])
+    return ahead.min(-1)
+
+
+def test_the_bound_of_the_root_is_perfect_information() -> None:
+    worlds = family(certain=False)
+    belief = worlds.belief(0)
+    low = planner(worlds, max_depth=1)(KEY, belief).info.lower
+    bound = float(aif.perfect_information(worlds.model, belief, HORIZON))
+    assert_close(
+        bound, (np.asarray(belief.parameter)[:, None] * np.asarray(belief.state) * informed(worlds, 0)).sum(), 1e-9
+    )
+    assert low >= bound - 1e-9
+
+
+def test_draws_have_the_plans_marginals() -> None:
+    worlds = family(certain=True)
+    plan = planner(worlds)(KEY, worlds.belief(3))
+    draws = plan.sample(KEY, 2000)
+    for name, table in (("u", plan.control), ("x", plan.state), ("y", plan.observation["y"])):
+        for t, probs in enumerate(np.asarray(table)):
+            share = np.bincount(np.asarray(draws[name])[:, t], minlength=len(probs)) / 2000
+            assert np.abs(share - probs).max() < 4 * 0.5 / np.sqrt(2000)
+    given = np.asarray(plan.policy)  # q(u_t|x_{t-1}) is a conditional of the same joint
+    np.testing.assert_allclose(np.einsum("tx,txu->tu", plan.state[:-1], given), plan.control, atol=1e-9)
+
+
+# --- Reuse ---
+
+
+def test_what_was_looked_at_serves_the_next_step() -> None:
+    """The steps that are left are the same, so that the next plan is solved before it is begun."""
+    worlds = family(certain=False, timeless=True)
+    plans, belief = planner(worlds), worlds.belief(2)
+    plan = plans(KEY, belief)
+    control = int(plan.best_control())
+    belief = aif.update_belief(worlds.model, belief, control, {"y": 0, "z": 1})
+    after = plans(KEY, belief, HORIZON - 1)
+    assert after.info.nodes == 0 < plan.info.nodes
+    assert_close(after.info.upper, optimum(worlds, belief, HORIZON - 1), 1e-6)
+
+
+def test_steps_that_differ_are_not_taken_for_the_same() -> None:
+    worlds = family(certain=False)  # preferences at each time, counted from the start
+    plans, belief = planner(worlds), worlds.belief(2)
+    plans(KEY, belief)
+    for horizon in (2, 3, 4):
+        assert_close(plans(KEY, belief, horizon).info.upper, optimum(worlds, belief, horizon), 1e-6)
+
+
+# --- Interruptions ---
+
+
+def test_ctrl_c_returns_the_best_plan_so_far() -> None:
+    """In a search that would take hours."""
+    belief = tiger.initial_belief()
+    model = functools.partial(tiger.tiger, accuracy=0.6)
+    guide = aif.guides.RecallGuide(model)
+    plans = aif.Planner(model, guide, aif.Planning(), aif.SearchSolver(), max_horizon=60)
+    plans(KEY, belief, 2)
+    timer = threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT))
+    timer.start()
+    plan = plans(KEY, belief, 60)
+    timer.join()
+    assert plan.info.interrupted and not plan.info.converged
+    assert plan.info.lower < plan.info.upper
+    assert_close(sum(plan.terms.values()), plan.info.upper, 1e-6)
+
+
+# --- Known worlds ---
+
+
+def solved(model: Any, belief: aif.Belief, horizon: int) -> aif.Plan:
+    return aif.Planner(model, aif.guides.RecallGuide(model), aif.Planning(), aif.SearchSolver(), max_horizon=horizon)(
+        KEY, belief
+    )
+
+
+def test_the_mazes_and_the_tiger() -> None:
+    """What memories attain where they are exact (docs/what_the_policy_sees.md)."""
+    plan = solved(tmaze.tmaze, tmaze.initial_belief(), 4)
+    assert_close(plan.info.upper, 5.5990, 1e-4)
+    assert tmaze.CONTROLS[int(plan.best_control())] == "South"
+    plan = solved(reactivity_maze.reactivity_maze, reactivity_maze.initial_belief(), 3)
+    assert_close(plan.info.upper, 5.3575, 1e-4)
+    plan = solved(tiger.tiger, tiger.initial_belief(), 6)
+    assert_close(6 * np.log(3) - plan.info.upper, 5.6188, 1e-4)
+    assert_close(plan.memory.sum(-1), np.ones(7), 1e-9)
+    told = aif.guides.TemporalGuide(tiger.tiger, learn=("control",))
+    exact = aif.Planner(tiger.tiger, told, aif.Planning(), aif.CoordinateSolver(), max_horizon=6)
+    assert_close(exact(KEY, tiger.initial_belief()).free_energy[-1], plan.info.upper, 1e-6)
+
+
+def test_the_tree_in_words() -> None:
+    tree = solved(tmaze.tmaze, tmaze.initial_belief(), 4).tree()
+    (start,) = tree.branches
+    assert start.control == {"South": 1.0} and start.seen == {}
+    assert {branch.seen["cue"]: branch.believed["theta"][branch.seen["cue"]] for branch in start.branches} == {
+        "left": 1.0,
+        "right": 1.0,
+    }
+    assert "cue=left" in repr(tree)
+
+
+def test_an_agent_keeps_the_tree() -> None:
+    from npro_aif.envs import TMaze
+
+    plans = aif.Planner(
+        tmaze.tmaze, aif.guides.RecallGuide(tmaze.tmaze), aif.Planning(), aif.SearchSolver(), max_horizon=4
+    )
+    agent = aif.Agent(plans, tmaze.initial_belief(), max_steps=4, record=True)
+    outcomes = aif.run_episodes(TMaze, agent, range(6))
+    assert all(episode.reward == 1.0 for episode in outcomes.episodes)
+    nodes = [int(plan.info.nodes) for plan in outcomes.episodes[-1].plans]
+    assert sum(nodes[1:]) == 0
+
+
+# --- What is refused ---
+
+
+@pytest.mark.parametrize(
+    ("limits", "message"),
+    [
+        ({"max_nodes": 0}, "max_nodes: found 0"),
+        ({"max_depth": 1.5}, "max_depth: found 1.5"),
+        ({"tol": -1.0}, "tol: found -1.0"),
+        ({"seconds": 0}, "seconds: found 0"),
+    ],
+)
+def test_bad_limits(limits: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        aif.SearchSolver(**limits)
+
+
+def test_what_does_not_go_with_it_is_refused_by_name() -> None:
+    model, belief = tmaze.tmaze, tmaze.initial_belief()
+    recall, search = aif.guides.RecallGuide(model), aif.SearchSolver()
+    for objective in (aif.Active(), aif.Marginal()):
+        with pytest.raises(ValueError, match=r"SearchSolver: found the objective .*, expected aif.Planning\(\)"):
+            aif.Planner(model, recall, objective, search)(KEY, belief, 2)
+    with pytest.raises(ValueError, match="SearchSolver: found a TemporalGuide, expected aif.guides.RecallGuide"):
+        aif.Planner(model, None, aif.Planning(), search)(KEY, belief, 2)
+    for solver in (aif.CoordinateSolver(), None):
+        with pytest.raises(aif.GuideError, match="RecallGuide: found a call for tables, expected plans by search"):
+            aif.Planner(model, recall, aif.Planning(), solver)(KEY, belief, 2)
+    plans = aif.Planner(model, recall, aif.Planning(), search, max_horizon=2)
+    with pytest.raises(ValueError, match="warm: found a plan to start from"):
+        plans(KEY, belief, warm=plans(KEY, belief))
+    with pytest.raises(ValueError, match="batch: found the solver SearchSolver"):
+        plans.batch(jax.random.split(KEY, 2), jax.tree.map(lambda leaf: jnp.stack([leaf] * 2), belief))
+    with pytest.raises(ValueError, match="belief: found a traced one with SearchSolver"):
+        jax.jit(lambda belief: plans(KEY, belief).control)(belief)
