@@ -69,7 +69,9 @@ def run(
     objective: Annotated[ObjectiveName, typer.Option(help="What is minimised.")] = ObjectiveName.active,
     solver: Annotated[SolverName | None, typer.Option(help="coordinate, or svi with --paper.")] = None,
     episodes: Annotated[int, typer.Option(min=1, help="How many.")] = 20,
-    seed: Annotated[int, typer.Option(min=0, help="Of the first episode and of the solver; the next follow.")] = 0,
+    seed: Annotated[
+        int | None, typer.Option(min=0, help="Of the first episode and of the solver; 0, or with --paper the paper's.")
+    ] = None,
     horizon: Annotated[int | None, typer.Option(min=1, help="Steps to look ahead.")] = None,
     size: Annotated[int | None, typer.Option(min=5, help="Of DoorKey's grid, 8 by default.")] = None,
     preference: Annotated[Preference | None, typer.Option(help="When DoorKey's goal is preferred.")] = None,
@@ -77,7 +79,13 @@ def run(
     memory: Annotated[
         Memory | None, typer.Option(help="What the policy remembers of the cue (count: tmaze only).")
     ] = None,
-    paper: Annotated[bool, typer.Option("--paper", help="The switches of the paper's code.")] = False,
+    paper: Annotated[bool, typer.Option("--paper", help="What the paper's numbers were made with.")] = False,
+    details: Annotated[
+        bool, typer.Option("--details", help="With reactivity --paper: also the details of the code.")
+    ] = False,
+    c_none: Annotated[
+        float | None, typer.Option(help="With --paper and a baseline: C of the reward 'none', 0 by default.")
+    ] = None,
     num_steps: Annotated[int | None, typer.Option(min=1, help="Gradient steps of svi.")] = None,
     learning_rate: Annotated[float | None, typer.Option(help="Of svi.")] = None,
     json: Annotated[Path | None, typer.Option(help="Write the summary here.")] = None,
@@ -97,7 +105,9 @@ def run(
         paper=paper,
         num_steps=num_steps,
         learning_rate=learning_rate,
-        seed=seed,
+        seed=(42 if paper and task is TaskName.doorkey else 0) if seed is None else seed,
+        details=details,
+        c_none=c_none,
     )
     try:
         summary = run_task(

@@ -7,10 +7,11 @@ passes them to a belief update as they are.
 import gymnasium as gym
 
 from npro_aif.envs.doorkey import DoorKey
+from npro_aif.envs.published import PublishedDoorKey, PublishedReactivityMaze, PublishedTMaze
 from npro_aif.envs.reactivity_maze import ReactivityMaze
 from npro_aif.envs.tmaze import TMaze
 
-__all__ = ["DoorKey", "ReactivityMaze", "TMaze", "register"]
+__all__ = ["DoorKey", "PublishedDoorKey", "PublishedReactivityMaze", "PublishedTMaze", "ReactivityMaze", "TMaze", "register"]
 
 _ENTRY_POINTS = {
     "npro_aif/TMaze-v0": "npro_aif.envs.tmaze:TMaze",

@@ -79,7 +79,7 @@ def make_table(table: TableOfRows, out: Path, *, episodes: int | None, quick: bo
 def make_row(row: Row, episodes: int, out: Path, bar: EpisodeBar) -> tuple[dict[str, Any], str]:
     """The content of a row's file, and in a few words how it came about."""
     path, unfinished = out / "rows" / f"{row.name}.json", out / "unfinished" / row.name
-    task = make_task(row.task, preference=row.preference, paper=row.settings.paper)
+    task = make_task(row.task, method=row.settings.method, preference=row.preference, paper=row.settings.paper, details=row.settings.details)
     chosen = row_settings(task, row, episodes)
     kept = stored(path, chosen)
     if kept is not None:

@@ -42,7 +42,7 @@ def run(
         raise SettingsError(f"episodes: found {episodes}, expected at least 1")
     if settings.seed < 0:
         raise SettingsError(f"seed: found {settings.seed}, expected a number that is not negative")
-    task = make_task(name, size=size, preference=preference, memory=memory, paper=settings.paper)
+    task = make_task(name, method=settings.method, size=size, preference=preference, memory=memory, paper=settings.paper, details=settings.details)
     check_settings(task, settings)
     about = describe(task, settings, size, preference)
     try:
@@ -58,7 +58,7 @@ def run(
         bar = EpisodeBar(progress, "episodes", episodes)
         bar.watch(solutions)
         try:
-            for episode in iterate_episodes(task.environment, agent, seeds, solutions=solutions):
+            for episode in iterate_episodes(task.worlds(), agent, seeds, solutions=solutions):
                 ended.append(episode)
                 bar.advance()
         except KeyboardInterrupt:
@@ -80,18 +80,20 @@ def describe(task: Task, settings: Settings, size: int | None, preference: str |
     if task.memory is not None:
         about["memory"] = task.memory
     if settings.method != "vfe":
+        if settings.paper:
+            about |= {"paper": True, "c_none": settings.c_none or 0.0}
         return about
     solver = solver_name(settings)
     objective, guide = make_objective(task, settings), make_guide(task, settings)
     about |= {"objective": settings.objective, "solver": solver, "paper": settings.paper, "guide": guide.scope}
+    if settings.details:
+        about["details"] = True
     about["learn"] = ",".join(getattr(guide, "learn", ())) or None
     about["weight"] = getattr(objective, "weight", None)
     about["max_parameters"] = task.max_parameters
     if solver == "svi":
         descent = make_solver(task, settings)
         about |= {"num_steps": descent.num_steps, "learning_rate": settings.learning_rate or task.learning_rate}
-        if descent.restarts > 1:
-            about |= {"restarts": descent.restarts, "trial_steps": descent.trial_steps}
     return about
 
 
@@ -100,7 +102,9 @@ def result_settings(task: Task, settings: Settings, size: int | None, preference
     about = describe(task, settings, size, preference) | {"version": npro_aif.__version__}
     if settings.method == "vfe":
         about["switches"] = repr(make_objective(task, settings))
-        about["support"] = getattr(make_guide(task, settings), "support", None)
+        guide = make_guide(task, settings)
+        about |= {"support": getattr(guide, "support", None), "start": repr(guide.start)}
+        about |= {"tie_tolerance": task.tie_tolerance, "solver_seed": task.solver_seed}
         if solver_name(settings) == "coordinate":
             about["solver"] = repr(task.sweeps)
     return about
