@@ -89,7 +89,7 @@ def variant(details: bool) -> Variant:
     cue = np.zeros((LOCATIONS, GOALS, GOALS + 1))
     cue[..., GOALS] = 1
     cue[CUE] = np.eye(GOALS, GOALS + 1)
-    reward = np.where(REWARD == REWARD[0, 0, 0], -1.0, REWARD)
+    reward = np.where(REWARD[0, 0, 0] == REWARD, -1.0, REWARD)
     reward[CUE] = -1.0
     return Variant(LOCATION, knob, cue, reward, PUBLISHED_CUE_COST)
 
@@ -126,9 +126,9 @@ def reactivity_maze(
 
     :param cue_cost: how many times likelier any other control is than the cue, a priori; 1.2 by default.
     :param memory: "told" if the policy remembers the last word that it was told at the cue.
-    :param details: the details of the paper's code that differ from its text: −1, not −0.33 with the knob below 4, and −1
-        at the cue; off the cue a third word, and no coin; the knob stands still at the cue and in the sink; a cue cost of
-        1.229.
+    :param details: the details of the paper's code that differ from its text: −1, not −0.33 with the knob below 4, and
+        −1 at the cue; off the cue a third word, and no coin; the knob stands still at the cue and in the sink; a cue
+        cost of 1.229.
 
     >>> from numpyro.handlers import seed, trace
     >>> sites = trace(seed(reactivity_maze, 0)).get_trace(initial_belief(), horizon=1)

@@ -83,8 +83,9 @@ def run(
     details: Annotated[
         bool, typer.Option("--details", help="With reactivity --paper: also the details of the code.")
     ] = False,
-    c_none: Annotated[
-        float | None, typer.Option(help="With --paper and a baseline: C of the reward 'none', 0 by default.")
+    c_low_knob: Annotated[
+        float | None,
+        typer.Option(help="With --paper and a baseline: C with the knob below 4; -0.33 by the paper's text."),
     ] = None,
     num_steps: Annotated[int | None, typer.Option(min=1, help="Gradient steps of svi.")] = None,
     learning_rate: Annotated[float | None, typer.Option(help="Of svi.")] = None,
@@ -107,7 +108,7 @@ def run(
         learning_rate=learning_rate,
         seed=(42 if paper and task is TaskName.doorkey else 0) if seed is None else seed,
         details=details,
-        c_none=c_none,
+        c_low_knob=c_low_knob,
     )
     try:
         summary = run_task(
@@ -136,6 +137,7 @@ def reproduce(
         Path | None, typer.Option(help="Where to write; results by default, results/quick with --quick.")
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="A short version of everything.")] = False,
+    long: Annotated[bool, typer.Option("--long", help="Also what takes hours; it says so first.")] = False,
 ) -> None:
     """Make the paper's tables and figures with our numbers; a run that was stopped goes on where it was."""
     from npro_aif.experiments.reproduce import reproduce as make
@@ -143,7 +145,7 @@ def reproduce(
 
     out = out or Path("results/quick" if quick else "results")
     try:
-        make(what.value, out, episodes=episodes, quick=quick)
+        make(what.value, out, episodes=episodes, quick=quick, long=long)
     except KeyboardInterrupt:
         typer.echo(f"Stopped. What was finished is in {out}; the same command goes on from there.")
         raise typer.Exit(INTERRUPTED) from None

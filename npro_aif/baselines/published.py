@@ -11,7 +11,6 @@ where flat modalities count too: log softmax of zeros is −log of their number 
 from __future__ import annotations
 
 import itertools
-import random
 from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple
 
@@ -99,8 +98,9 @@ def standard_efe(arrays: Arrays, belief: Belief, horizon: int) -> tuple[np.ndarr
 def sophisticated(arrays: Arrays, belief: Belief, horizon: int, gamma: float = 1.0) -> np.ndarray:
     """−EFE of each control by the search, (U,).
 
-    A control whose one-step softmax(γ g) is below a threshold is not followed and loses 512. Outcomes are weighed by the
-    product of the modalities' marginals; those below the threshold are left out, and the rest is not made to sum to one.
+    A control whose one-step softmax(γ g) is below a threshold is not followed and loses 512. Outcomes are weighed by
+    the product of the modalities' marginals; those below the threshold are left out, and the rest is not made to sum to
+    one.
     """
     after = [Belief(b @ belief.state, belief.parameter) for b in arrays.B]
     value = np.array([score(arrays, now) for now in after])
@@ -143,7 +143,7 @@ class PublishedAgent:
         self.arrays, self.horizon, self.max_steps, self.modalities = arrays, horizon, max_steps, modalities
         self.method = method
         self.gamma = 16.0 if method == "efe" else 1.0
-        self._draws = random.Random(seed)
+        self._draws = np.random.RandomState(seed)  # the generator that the original draws from
         self._memory: dict[Any, np.ndarray] = {}
         self.remembered = False  # whether the last marginals came from memory
         self.reset()
@@ -161,7 +161,7 @@ class PublishedAgent:
         self.belief = infer(self.arrays, prior, self.modalities(observation))
         marginal = self.marginal()
         tied = np.flatnonzero(marginal >= marginal.max() - TIED)
-        self.control: int | None = int(tied[0] if len(tied) == 1 else self._draws.choice(tied.tolist()))
+        self.control: int | None = int(tied[0] if len(tied) == 1 else tied[self._draws.choice(len(tied))])
         self.step += 1
         return self.control
 

@@ -1,7 +1,7 @@
-"""The Reactivity Maze as the paper's authors put it into pymdp: three modalities, of which the reward is never observed.
+"""The Reactivity Maze as the paper's authors put it into pymdp: three modalities; the reward is never observed.
 
 Every state with the knob below 4, and the cue, show the reward "none", to which their C gives 0. By the paper's own
-rewards it is −0.33, and with that entry both baselines do better (docs/baselines.md).
+rewards a knob below 4 is worth −0.33; with an outcome of its own for that both baselines do better (docs/baselines.md).
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ import numpy as np
 from npro_aif.baselines.published import Arrays, PublishedAgent
 from npro_aif.models.reactivity_maze import CONTROLS, CUE, FULL, GOALS, KNOBS, LOCATIONS, SINK, variant
 
-NONE, GOAL, WRONG, SAFE = range(4)  # outcomes of the reward
+NONE, GOAL, WRONG, SAFE, LOW_KNOB = range(5)  # outcomes of the reward, the last one not in the authors' code
 PREFERENCES = (0.0, 1.0, -1.0, 0.33)  # C of the authors' code
 TIE_SEED = 42  # theirs are drawn unseeded
 
 
-def published_arrays(c_none: float = PREFERENCES[NONE]) -> Arrays:
+def published_arrays(c_low_knob: float | None = None) -> Arrays:
     """The authors' A, B, C and D.
 
-    :param c_none: C of the reward "none".
+    :param c_low_knob: C of an outcome of its own for states with the knob below 4; by default they show "none".
 
     >>> arrays = published_arrays()
     >>> [a.shape for a in arrays.A], arrays.B.shape
@@ -42,13 +42,12 @@ def published_arrays(c_none: float = PREFERENCES[NONE]) -> Arrays:
     seen[location[:, None], states, goals] = 1
     word = np.moveaxis(tables.cue[location], -1, 0)
     right = np.where(location[:, None] == goals, GOAL, WRONG)
-    outcome = np.where(((knob < FULL) | (location == CUE))[:, None], NONE, right)
+    outcome = np.where((location == CUE)[:, None], NONE, right)
+    outcome = np.where((knob < FULL)[:, None], NONE if c_low_knob is None else LOW_KNOB, outcome)
     outcome = np.where((location == SINK)[:, None], SAFE, outcome)
-    reward = np.zeros((len(PREFERENCES), num_states, GOALS))
+    preferences = np.array(PREFERENCES if c_low_knob is None else (*PREFERENCES, c_low_knob))
+    reward = np.zeros((len(preferences), num_states, GOALS))
     reward[outcome, states, goals] = 1
-
-    preferences = np.array(PREFERENCES)
-    preferences[NONE] = c_none
     start = (knob == FULL) / LOCATIONS
     return Arrays(
         A=(seen, word, reward),
@@ -68,8 +67,8 @@ def published_agent(
     horizon: int,
     max_steps: int,
     *,
-    c_none: float = PREFERENCES[NONE],
+    c_low_knob: float | None = None,
     seed: int = TIE_SEED,
 ) -> PublishedAgent:
     """The baseline of the paper's Table 2."""
-    return PublishedAgent(published_arrays(c_none), horizon, max_steps, modalities, method=method, seed=seed)
+    return PublishedAgent(published_arrays(c_low_knob), horizon, max_steps, modalities, method=method, seed=seed)

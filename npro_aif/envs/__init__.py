@@ -11,7 +11,15 @@ from npro_aif.envs.published import PublishedDoorKey, PublishedReactivityMaze, P
 from npro_aif.envs.reactivity_maze import ReactivityMaze
 from npro_aif.envs.tmaze import TMaze
 
-__all__ = ["DoorKey", "PublishedDoorKey", "PublishedReactivityMaze", "PublishedTMaze", "ReactivityMaze", "TMaze", "register"]
+__all__ = [
+    "DoorKey",
+    "PublishedDoorKey",
+    "PublishedReactivityMaze",
+    "PublishedTMaze",
+    "ReactivityMaze",
+    "TMaze",
+    "register",
+]
 
 _ENTRY_POINTS = {
     "npro_aif/TMaze-v0": "npro_aif.envs.tmaze:TMaze",

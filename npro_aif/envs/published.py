@@ -1,7 +1,8 @@
 """The environments as the paper's own code has them, so that its rows can be played again to the digit.
 
 Its authors draw with Python's generator: the T-maze's θ from one stream over the episodes, the Reactivity Maze
-everything from one stream that runs through all of them, one after the other. Their DoorKey has all of MiniGrid's actions.
+everything from one stream that runs through all of them, one after the other. Their DoorKey has all of MiniGrid's
+actions.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ def published_sides(count: int) -> tuple[int, ...]:
 
 
 class PublishedTMaze(TMaze):
-    """The authors' T-maze: South from an arm leads to the start, and the episode with the seed k has the k-th drawn θ."""
+    """The authors' T-maze: South from an arm leads to the start, and the episode of the seed k has the k-th drawn θ."""
 
     def __init__(self, max_steps: int = 4, render_mode: str | None = None):
         super().__init__(arm_shortcut=True, max_steps=max_steps, render_mode=render_mode)
@@ -49,8 +50,8 @@ class PublishedTMaze(TMaze):
 class PublishedReactivityMaze(ReactivityMaze):
     """The authors' Reactivity Maze: its episodes follow each other in one stream of draws.
 
-    :param details: also with the details of their code that the text does not have: the knob stands still at the cue and
-        in the sink, and the cue shows a third word (2) everywhere else.
+    :param details: also with the details of their code that the text does not have: the knob stands still at the cue
+        and in the sink, and the cue shows a third word (2) everywhere else.
     :param first_look: whether something is observed before the first control; to the three objectives nothing is.
 
     >>> env = PublishedReactivityMaze()

@@ -18,6 +18,7 @@ from npro_aif.baselines.adapter import Translation
 from npro_aif.baselines.published_reactivity import published_agent
 from npro_aif.baselines.pymdp_agents import PymdpAgent, Sophisticated, StandardEFE
 from npro_aif.baselines.tables import TooLarge
+from npro_aif.experiments.product import ProductAgent, ProductPlanner
 from npro_aif.experiments.tasks import (
     DEFAULTS,
     METHODS,
@@ -28,7 +29,6 @@ from npro_aif.experiments.tasks import (
     Task,
     check_choice,
 )
-from npro_aif.experiments.product import ProductAgent, ProductPlanner
 from npro_aif.guides import SequenceGuide, TableGuide, TemporalGuide
 from npro_aif.guides.base import START
 from npro_aif.inference.objectives import Marginal, Objective, Planning
@@ -47,11 +47,12 @@ def check_settings(task: Task, settings: Settings) -> None:
     solver = solver_name(settings)
     if settings.seed != task.first_seed and task.sequential:
         raise SettingsError(
-            f"seed: found {settings.seed} with --paper, expected {task.first_seed}: the episodes are one stream of draws"
+            f"seed: found {settings.seed} with --paper, expected {task.first_seed}: the episodes are one stream"
         )
-    if settings.c_none is not None and (settings.method == "vfe" or not settings.paper):
+    if settings.c_low_knob is not None and (settings.method == "vfe" or not settings.paper):
         raise SettingsError(
-            f"c_none: found {settings.c_none} with the method {settings.method}, expected it with --paper and a baseline"
+            f"c_low_knob: found {settings.c_low_knob} with the method {settings.method}, expected it with --paper and a "
+            "baseline only"
         )
     if settings.details and settings.method != "vfe":
         raise SettingsError(f"details: found it with the method {settings.method}, which has them in any case")
@@ -86,8 +87,12 @@ def published_baseline(task: Task, settings: Settings) -> Acting:
             f"paper: found it with the method {settings.method} for the task {task.name}, expected reactivity (the "
             "baselines of the other tasks are pymdp 1.x, without --paper)"
         )
-    c_none = {} if settings.c_none is None else {"c_none": settings.c_none}
-    return published_agent(settings.method, settings.horizon or task.horizon, task.max_steps, **c_none)  # type: ignore[arg-type]
+    return published_agent(
+        settings.method,  # type: ignore[arg-type]
+        settings.horizon or task.horizon,
+        task.max_steps,
+        c_low_knob=settings.c_low_knob,
+    )
 
 
 def vfe_agent(task: Task, settings: Settings = DEFAULTS) -> Agent:

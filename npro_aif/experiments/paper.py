@@ -1,7 +1,7 @@
 """What the paper's numbers were made with: every setting of ``--paper``, task by task, with where it comes from.
 
-*Text* is the paper; *code* is its authors' public code (biaslab, EpistemicPriorsGradientDescentJAX) as read and checked by
-re-implementation. Where the two disagree the code is what the published numbers need, and docs/paper.md says so.
+*Text* is the paper; *code* is its authors' public code (biaslab, EpistemicPriorsGradientDescentJAX) as read and checked
+by re-implementation. Where the two disagree the code is what the published numbers need, and docs/paper.md says so.
 """
 
 from __future__ import annotations

@@ -42,7 +42,15 @@ def run(
         raise SettingsError(f"episodes: found {episodes}, expected at least 1")
     if settings.seed < 0:
         raise SettingsError(f"seed: found {settings.seed}, expected a number that is not negative")
-    task = make_task(name, method=settings.method, size=size, preference=preference, memory=memory, paper=settings.paper, details=settings.details)
+    task = make_task(
+        name,
+        method=settings.method,
+        size=size,
+        preference=preference,
+        memory=memory,
+        paper=settings.paper,
+        details=settings.details,
+    )
     check_settings(task, settings)
     about = describe(task, settings, size, preference)
     try:
@@ -81,7 +89,7 @@ def describe(task: Task, settings: Settings, size: int | None, preference: str |
         about["memory"] = task.memory
     if settings.method != "vfe":
         if settings.paper:
-            about |= {"paper": True, "c_none": settings.c_none or 0.0}
+            about |= {"paper": True, "c_low_knob": settings.c_low_knob}
         return about
     solver = solver_name(settings)
     objective, guide = make_objective(task, settings), make_guide(task, settings)

@@ -15,8 +15,8 @@ import gymnasium as gym
 from npro_aif.acting.episodes import Episode
 from npro_aif.belief import Belief
 from npro_aif.envs import DoorKey, ReactivityMaze, TMaze
-from npro_aif.experiments.shortest import shortest_path
 from npro_aif.experiments.paper import paper_baselines, paper_doorkey, paper_reactivity, paper_tmaze
+from npro_aif.experiments.shortest import optimum, shortest_path
 from npro_aif.guides import Start
 from npro_aif.guides.base import START
 from npro_aif.guides.temporal import FACTORS
@@ -56,6 +56,7 @@ class Task(NamedTuple):
     solver_seed: int | None = None  # where the solver's keys come from; by default the seed of the first episode
     first_seed: int = 0  # of the episodes
     sequential: bool = False  # whether the episodes are one stream of draws, and so must follow each other
+    optimum: Callable[[int, int], float | None] | None = None  # the fewest steps, by first seed and number of episodes
     product: bool = False  # whether beliefs are kept as a product of marginals
 
     def worlds(self) -> Any:
@@ -75,7 +76,7 @@ class Settings(NamedTuple):
     num_steps: int | None = None  # of SVI
     learning_rate: float | None = None
     seed: int = 0  # of the first episode, and of the solvers' initial values
-    c_none: float | None = None  # with ``paper``, C of the baselines' reward "none"; 0 by default, as in the code
+    c_low_knob: float | None = None  # with ``paper``, the baselines' C where the knob is below 4, if not that of "none"
     details: bool = False  # with ``paper``, the details of the code too (Reactivity Maze)
 
 
@@ -235,4 +236,5 @@ def _doorkey(size: int, preference: str) -> Task:
         sweeps=CoordinateSolver(max_sweeps=doorkey.SWEEPS, lead=doorkey.LEAD, unvisited=doorkey.UNVISITED),
         outcome=outcome,
         max_parameters=doorkey.max_layouts(size),
+        optimum=functools.partial(optimum, size),
     )
