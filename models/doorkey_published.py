@@ -1,8 +1,8 @@
 """DoorKey as the paper's own code believes it to be: what differs from MiniGrid, and from `models/doorkey.py`.
 
 Seven actions, of which `drop` and `done` are believed to do nothing; three statuses (no key, key, door open), so that
-an open door stays open; 360 layouts, doors in the last row among them, all equally likely; a goal that can be left again,
-preferred at the last step only.
+an open door stays open; 360 layouts, doors in the last row among them, all equally likely; a goal that can be left
+again, preferred at the last step only.
 """
 
 from __future__ import annotations

@@ -22,28 +22,34 @@ TMAZE_SEED, REACTIVITY_SEED = 18, 42  # of Python's generator
 
 
 @functools.cache
-def published_sides(count: int) -> tuple[int, ...]:
+def published_sides(count: int, stream: int = TMAZE_SEED) -> tuple[int, ...]:
     """θ of the first episodes in the T-maze.
+
+    :param stream: the seed of Python's generator.
 
     >>> published_sides(200).count(0)  # the published 48 % of F_marginal are these
     95
     """
-    stream = random.Random(TMAZE_SEED)
-    return tuple(stream.choice((0, 1)) for _ in range(count))
+    draws = random.Random(stream)
+    return tuple(draws.choice((0, 1)) for _ in range(count))
 
 
 class PublishedTMaze(TMaze):
-    """The authors' T-maze: South from an arm leads to the start, and the episode of the seed k has the k-th drawn θ."""
+    """The authors' T-maze: South from an arm leads to the start, and the episode of the seed k has the k-th drawn θ.
 
-    def __init__(self, max_steps: int = 4, render_mode: str | None = None):
+    :param stream: the seed of Python's generator that draws them; 18 in Table 1, 42 to 46 in appendix B.
+    """
+
+    def __init__(self, max_steps: int = 4, render_mode: str | None = None, *, stream: int = TMAZE_SEED):
         super().__init__(arm_shortcut=True, max_steps=max_steps, render_mode=render_mode)
+        self.stream = stream
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[dict[str, int], dict[str, Any]]:
         if seed is None and "theta" not in (options or {}):
             raise ValueError("seed: found None, expected the number of the episode (or θ in the options)")
-        drawn = {} if seed is None else {"theta": published_sides(seed + 1)[seed]}
+        drawn = {} if seed is None else {"theta": published_sides(seed + 1, self.stream)[seed]}
         return super().reset(seed=seed, options=drawn | (options or {}))
 
 
@@ -52,6 +58,7 @@ class PublishedReactivityMaze(ReactivityMaze):
 
     :param details: also with the details of their code that the text does not have: the knob stands still at the cue
         and in the sink, and the cue shows a third word (2) everywhere else.
+    :param stream: the seed of Python's generator that draws them.
     :param first_look: whether something is observed before the first control; to the three objectives nothing is.
 
     >>> env = PublishedReactivityMaze()
@@ -59,10 +66,12 @@ class PublishedReactivityMaze(ReactivityMaze):
     [{'theta': 0, 'state': 4}, {'theta': 0, 'state': 9}]
     """
 
-    def __init__(self, max_steps: int = 5, *, details: bool = False, first_look: bool = True):
+    def __init__(
+        self, max_steps: int = 5, *, details: bool = False, first_look: bool = True, stream: int = REACTIVITY_SEED
+    ):
         super().__init__(max_steps)
         self.details, self.first_look = details, first_look
-        self._stream = random.Random(REACTIVITY_SEED)
+        self._stream = random.Random(stream)
         self._next_episode = 0
 
     def reset(

@@ -51,8 +51,8 @@ def check_settings(task: Task, settings: Settings) -> None:
         )
     if settings.c_low_knob is not None and (settings.method == "vfe" or not settings.paper):
         raise SettingsError(
-            f"c_low_knob: found {settings.c_low_knob} with the method {settings.method}, expected it with --paper and a "
-            "baseline only"
+            f"c_low_knob: found {settings.c_low_knob} with the method {settings.method}, expected it with --paper and "
+            "a baseline only"
         )
     if settings.details and settings.method != "vfe":
         raise SettingsError(f"details: found it with the method {settings.method}, which has them in any case")
