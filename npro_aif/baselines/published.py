@@ -10,8 +10,10 @@ where flat modalities count too: log softmax of zeros is −log of their number 
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -24,7 +26,8 @@ PENALTY = 512.0  # what a control that is not followed loses
 SAME_BELIEF = 12  # decimals to which two beliefs are one and the same in an agent's memory
 
 
-class Arrays(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Arrays:
     """A world with one state factor that is controlled, and parameters that never change."""
 
     A: tuple[np.ndarray, ...]  # by modality, (O, X, Θ) p(o|x,θ)
@@ -32,10 +35,16 @@ class Arrays(NamedTuple):
     C: tuple[np.ndarray, ...]  # by modality, (O,) relative log-preferences, the same at every step
     D: tuple[np.ndarray, np.ndarray]  # (X,) and (Θ,) before the first observation
 
-    @property
-    def utility(self) -> np.ndarray:
-        """Σ_m E[log softmax(C_m)|x,θ], (X, Θ)."""
-        return sum(np.einsum("oxi,o->xi", a, _log(_softmax(c))) for a, c in zip(self.A, self.C, strict=True))  # type: ignore[return-value]
+    @functools.cached_property
+    def likelihood(self) -> tuple[np.ndarray, ...]:
+        """By modality, (O, X, Θ) log p(o|x,θ)."""
+        return tuple(_log(a) for a in self.A)
+
+    @functools.cached_property
+    def worth(self) -> np.ndarray:
+        """Σ_m E[log softmax(C_m) + log p(o_m|x,θ)], (X, Θ): utility less ambiguity."""
+        parts = zip(self.A, self.likelihood, self.C, strict=True)
+        return sum(((a * (log + _log(_softmax(c))[:, None, None])).sum(0) for a, log, c in parts), np.zeros(()))
 
 
 class Belief(NamedTuple):
@@ -60,7 +69,8 @@ def infer(arrays: Arrays, prior: Belief, outcomes: tuple[int | None, ...]) -> Be
     :param outcomes: by modality; None for one that was not observed.
     """
     likelihood = sum(
-        (_log(a[o]) for a, o in zip(arrays.A, outcomes, strict=True) if o is not None), np.zeros(arrays.A[0].shape[1:])
+        (log[o] for log, o in zip(arrays.likelihood, outcomes, strict=True) if o is not None),
+        np.zeros(arrays.worth.shape),
     )
     state, parameter = (np.full(len(p), 1 / len(p)) for p in prior)
     log_state, log_parameter = _log(prior.state), _log(prior.parameter)
@@ -71,15 +81,14 @@ def infer(arrays: Arrays, prior: Belief, outcomes: tuple[int | None, ...]) -> Be
 
 def expected_outcomes(arrays: Arrays, belief: Belief) -> list[np.ndarray]:
     """The marginal of every modality, (O,) each."""
-    return [np.einsum("oxi,x,i->o", a, *belief) for a in arrays.A]
+    joint = np.outer(*belief).ravel()
+    return [a.reshape(len(a), -1) @ joint for a in arrays.A]
 
 
 def score(arrays: Arrays, belief: Belief) -> float:
     """g of having come to a belief: utility and the information of each modality by itself."""
-    total = float(belief.state @ arrays.utility @ belief.parameter)
-    for a, seen in zip(arrays.A, expected_outcomes(arrays, belief), strict=True):
-        total += float(np.einsum("oxi,oxi,x,i->", a, _log(a), *belief) - seen @ _log(seen))
-    return total
+    surprise = sum(float(seen @ _log(seen)) for seen in expected_outcomes(arrays, belief))
+    return float(belief.state @ arrays.worth @ belief.parameter) - surprise
 
 
 def standard_efe(arrays: Arrays, belief: Belief, horizon: int) -> tuple[np.ndarray, np.ndarray]:
@@ -112,7 +121,7 @@ def sophisticated(arrays: Arrays, belief: Belief, horizon: int, gamma: float = 1
             value[u] -= PENALTY
             continue
         seen = expected_outcomes(arrays, now)
-        for outcomes in itertools.product(*(range(len(p)) for p in seen)):
+        for outcomes in itertools.product(*(np.flatnonzero(p >= PRUNED).tolist() for p in seen)):
             weight = float(np.prod([p[o] for p, o in zip(seen, outcomes, strict=True)]))
             if weight >= PRUNED:
                 later = sophisticated(arrays, infer(arrays, now, outcomes), horizon - 1, gamma)
@@ -151,7 +160,8 @@ class PublishedAgent:
     def reset(self, key: Any = None) -> None:
         """Begin an episode; the draws between ties go on from the last one."""
         self.belief = Belief(*self.arrays.D)
-        self.step, self.control = 0, None
+        self.step = 0
+        self.control: int | None = None  # the last one
 
     def act(self, observation: Mapping[str, int]) -> int:
         """The control to do next."""
@@ -161,9 +171,9 @@ class PublishedAgent:
         self.belief = infer(self.arrays, prior, self.modalities(observation))
         marginal = self.marginal()
         tied = np.flatnonzero(marginal >= marginal.max() - TIED)
-        self.control: int | None = int(tied[0] if len(tied) == 1 else tied[self._draws.choice(len(tied))])
-        self.step += 1
-        return self.control
+        control = int(tied[0] if len(tied) == 1 else tied[self._draws.choice(len(tied))])
+        self.step, self.control = self.step + 1, control
+        return control
 
     def marginal(self) -> np.ndarray:
         """The posterior of the first control, (U,)."""

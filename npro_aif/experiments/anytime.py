@@ -97,7 +97,8 @@ class Anytime:
         for seed in range(episodes):
             observation, info = env.reset(seed=seed)
             belief, control, over = self.agent.initial_belief, None, False
-            controls, infos, curves, reward, terminated = [], [info], [], 0.0, False
+            controls: list[int] = []
+            infos, curves, reward, terminated = [info], list[Curve](), 0.0, False
             while not over:
                 belief = self.agent.filter(belief, control, observation, step=len(controls))
                 curves.append(self.curve(belief, len(controls), rate))

@@ -195,8 +195,8 @@ def page(claims: Sequence[Claim], pictures: Sequence[str], command: str, seconds
     lines = [
         "# The convergence appendices",
         "",
-        f"Written by `{command}`, in the paper's own setting (`npro_aif/experiments/paper.py`). The descents of appendix "
-        f"B took {seconds / 60:.0f} minutes. {note}",
+        f"Written by `{command}`, in the paper's own setting (`npro_aif/experiments/paper.py`). The descents of "
+        f"appendix B took {seconds / 60:.0f} minutes. {note}",
         "",
         "| | the paper | here | | |",
         "|---|---|---|---|---|",

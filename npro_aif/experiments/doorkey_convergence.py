@@ -1,7 +1,7 @@
 """Appendix C of the paper: descents on DoorKey by what is known beforehand, how far ahead is planned, and optimizer.
 
-In the authors' setting with all 360 layouts, 3000 steps at 0.01: hours, so that it runs only when it is asked for. Every
-descent is one file; a run that was stopped goes on.
+In the authors' setting with all 360 layouts, 3000 steps at 0.01: hours, so that it runs only when it is asked for.
+Every descent is one file; a run that was stopped goes on.
 """
 
 from __future__ import annotations

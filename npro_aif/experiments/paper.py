@@ -16,7 +16,7 @@ import gymnasium as gym
 from npro_aif.belief import Belief
 from npro_aif.envs.published import PublishedDoorKey, PublishedReactivityMaze, PublishedTMaze
 from npro_aif.guides import Start
-from npro_aif.guides.temporal import FACTORS
+from npro_aif.guides.base import FACTORS
 from npro_aif.inference.epistemic import EpistemicPriors
 from npro_aif.inference.objectives import Active
 from npro_aif.inference.posterior import Part

@@ -18,8 +18,7 @@ from npro_aif.envs import DoorKey, ReactivityMaze, TMaze
 from npro_aif.experiments.paper import paper_baselines, paper_doorkey, paper_reactivity, paper_tmaze
 from npro_aif.experiments.shortest import optimum, shortest_path
 from npro_aif.guides import Start
-from npro_aif.guides.base import START
-from npro_aif.guides.temporal import FACTORS
+from npro_aif.guides.base import FACTORS, START
 from npro_aif.inference.objectives import Active
 from npro_aif.models import doorkey, reactivity_maze, tmaze
 from npro_aif.planning.choose import TIE_TOLERANCE
