@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 import jax
@@ -46,6 +47,51 @@ def zeros(key: Array, shape: tuple[int, ...]) -> Array:
     return jnp.zeros(shape)
 
 
+FACTORS = ("parameter", "control", "state", "observation")
+
+
+@dataclass(frozen=True)
+class Start:
+    """Where a guide's logits begin: ``scale`` · N(0,1), factor by factor.
+
+    :param scale: by factor ("parameter", "control", "state", "observation"). One that is not named begins as the guide
+        says: the policy at N(0,1), everything else at the model.
+    :param seed: draw from ``jax.random.PRNGKey(seed)`` for every plan, whatever key the plan is made with; the policy
+        from that key itself, the other factors from keys folded out of it.
+
+    >>> Start({"control": 0.01}).scale["control"], Start(seed=18).seed
+    (0.01, 18)
+    """
+
+    scale: Mapping[str, float] | None = None
+    seed: int | None = None
+
+    def __post_init__(self) -> None:
+        for factor, value in (self.scale or {}).items():
+            if factor not in FACTORS:
+                raise ValueError(f"scale: found the factor {factor!r}, expected some of {', '.join(FACTORS)}")
+            if not value >= 0:
+                raise ValueError(f"scale: found {value!r} for {factor!r}, expected a number that is not negative")
+
+    def of(self, tables: Mapping[str, Table]) -> dict[str, Table]:
+        """The tables with these first values."""
+        return {name: self._begun(table, i) for i, (name, table) in enumerate(tables.items())}
+
+    def _begun(self, table: Table, index: int) -> Table:
+        scale = (self.scale or {}).get(table.role)
+        if scale is None and self.seed is None:
+            return table
+
+        def initial(key: Array, shape: tuple[int, ...]) -> Array:
+            if self.seed is not None:
+                key = jax.random.PRNGKey(self.seed)
+                key = key if table.role == "control" else jax.random.fold_in(key, index)
+            return table.initial(key, shape) if scale is None else scale * jax.random.normal(key, shape)
+
+        return table._replace(initial=initial)
+
+
+START = Start()
 Params = Mapping[str, Array]  # a guide's parameters by name, as numpyro.param holds them (constrained)
 
 
@@ -53,6 +99,7 @@ class TableGuide(ABC):
     """A guide whose factors are tables, laid out for one model.
 
     :param model: the program whose sites the guide draws.
+    :param start: where its logits begin.
     """
 
     scope: str  # over what the epistemic priors run: "sequence" or "temporal"
@@ -60,8 +107,9 @@ class TableGuide(ABC):
     any_horizon: ClassVar[bool] = False  # whether steps beyond a horizon can be masked, so that one function serves all
     closed_form: ClassVar[bool] = False  # whether coordinate updates know its factors (see TemporalGuide)
 
-    def __init__(self, model: Callable[..., Any]):
+    def __init__(self, model: Callable[..., Any], start: Start = START):
         self.model = model
+        self.start = start
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """Take back the closed form where a class has another posterior and does not claim one."""
@@ -86,7 +134,7 @@ class TableGuide(ABC):
 
     def first_params(self, key: Array, world: World, num_steps: int) -> dict[str, Array]:
         """The first value of every parameter."""
-        tables = self.tables(world, num_steps)
+        tables = self.start.of(self.tables(world, num_steps))
         keys = jax.random.split(key, len(tables))
         return {name: table.first(k) for k, (name, table) in zip(keys, tables.items(), strict=True)}
 
@@ -112,7 +160,7 @@ class TableGuide(ABC):
         self.check(world, int(horizon))
         params = {
             name: numpyro.param(name, table.first, constraint=table.constraint)
-            for name, table in self.tables(world, int(horizon)).items()
+            for name, table in self.start.of(self.tables(world, int(horizon))).items()
         }
         self.draw(world, self.posterior(world, params, int(horizon)), int(horizon))
 

@@ -11,7 +11,7 @@ import numpy as np
 from jax import Array
 
 from npro_aif.errors import GuideError
-from npro_aif.guides.base import Params, Table, TableGuide, named, sizes, zeros
+from npro_aif.guides.base import START, Params, Start, Table, TableGuide, named, sizes, zeros
 from npro_aif.inference.objectives import Objective
 from npro_aif.inference.sequence import FLOOR, SequencePosterior, SequenceTables, check_open, sequence_tables
 from npro_aif.language import chain
@@ -39,6 +39,7 @@ class SequenceGuide(TableGuide):
     :param support: "model" restricts q's tables to p's support; "all" leaves them unrestricted and raises the
         model's probabilities to 1e-10, as the paper's code does.
     :param max_parameters: refuse tables with more logits than this.
+    :param start: where its logits begin; by default q(u) at N(0,1), q(x|u) at the dynamics and q(y,θ|x) uniform.
 
     >>> from numpyro.infer import Predictive
     >>> from npro_aif.models.tmaze import tmaze, initial_belief
@@ -56,8 +57,9 @@ class SequenceGuide(TableGuide):
         model: Callable[..., Any],
         support: Literal["model", "all"] = "model",
         max_parameters: int = MOST_SEQUENCE_LOGITS,
+        start: Start = START,
     ):
-        super().__init__(model)
+        super().__init__(model, start)
         if support not in ("model", "all"):
             raise ValueError(f"support: found {support!r}, expected 'model' or 'all'")
         self.support = support

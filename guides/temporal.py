@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from npro_aif.errors import GuideError
-from npro_aif.guides.base import Params, Table, TableGuide, named, sizes, zeros
+from npro_aif.guides.base import FACTORS, START, Params, Start, Table, TableGuide, named, sizes, zeros
 from npro_aif.inference.temporal import TemporalPosterior
 from npro_aif.language import DeterministicCategorical, chain
 from npro_aif.numerics import masked_log_softmax
@@ -22,7 +22,6 @@ from npro_aif.program.signature import Site, join, split
 from npro_aif.tables.kernels import Kernel
 from npro_aif.tables.world import World
 
-FACTORS = ("parameter", "control", "state", "observation")
 PARAMETER, CONTROL, STATE = "parameter_logits", "control_logits", "state_logits"  # the guide's own names
 
 
@@ -38,6 +37,7 @@ class TemporalGuide(TableGuide):
     :param learn: which factors are learned, the policy by default; the others equal the generative model. (A
         deterministic state or observation has nothing to learn.) A learned parameter, state or observation is
         optimistic: it leans towards what is preferred. The paper learns all of them, ``FACTORS``.
+    :param start: where its logits begin; by default the policy at N(0,1), the other factors at the model.
 
     >>> from numpyro.handlers import seed, trace
     >>> from npro_aif.models.tmaze import tmaze, initial_belief
@@ -50,8 +50,8 @@ class TemporalGuide(TableGuide):
     any_horizon = True
     closed_form = True
 
-    def __init__(self, model: Callable[..., Any], learn: Sequence[str] = ("control",)):
-        super().__init__(model)
+    def __init__(self, model: Callable[..., Any], learn: Sequence[str] = ("control",), start: Start = START):
+        super().__init__(model, start)
         if isinstance(learn, str) or any(name not in FACTORS for name in learn):
             raise ValueError(f"learn: found {learn!r}, expected some of {FACTORS}")
         self.learn = tuple(learn)

@@ -118,7 +118,7 @@ class Tables(NamedTuple):
     column: np.ndarray  # (P + 1,) a cell's column; −1 outside
     bare: np.ndarray  # (P + 1,) what a cell holds before key, wall and door are put in
     key_cell: np.ndarray  # (keys,)
-    door_cell: np.ndarray  # (doors,)
+    door_cell: np.ndarray  # (doors and those of the last row,)
 
 
 @functools.lru_cache
@@ -136,7 +136,7 @@ def tables(size: int) -> Tables:
     bare = np.full(n * n + 1, EMPTY)
     bare[-2:] = GOAL, WALL
     key_row, key_column = np.divmod(np.arange(sizes["key"]), n - 2)
-    door_row, wall = np.divmod(np.arange(sizes["door"]), n - 2)
+    door_row, wall = np.divmod(np.arange(n * (n - 2)), n - 2)  # with the last row, where MiniGrid puts none
     found = Tables(
         near=np.where(inside, to_row * n + to_column, n * n),
         column=np.append(column, -1),
@@ -168,11 +168,14 @@ def look(state: State, layout: Layout, ahead: int, aside: int, size: int) -> jax
 
 
 # Compiled as a whole: one by one, the operations would each be compiled for each shape (2.4 s, not 0.9 s).
-@functools.partial(jax.jit, static_argnames="size")
-def next_state(state: State, control: jax.Array, layout: Layout, size: int) -> State:
-    """The state that follows; the goal is absorbing."""
+@functools.partial(jax.jit, static_argnames=("size", "absorbing"))
+def next_state(state: State, control: jax.Array, layout: Layout, size: int, absorbing: bool = True) -> State:
+    """The state that follows; the goal is absorbing, as the episode ends there.
+
+    :param absorbing: False if one can leave the goal again.
+    """
     n = size - 2
-    at_goal = state.position == n * n - 1
+    at_goal = (state.position == n * n - 1) & absorbing
     front = look(state, layout, 1, 0, size)
 
     free = (front == EMPTY) | (front == GOAL) | (front == OPEN_DOOR)

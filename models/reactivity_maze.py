@@ -5,7 +5,8 @@ Locations 0–4 are for navigation, 5 is an absorbing safe sink and 6 the cue, w
 
 from __future__ import annotations
 
-from typing import Any
+import functools
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -20,11 +21,23 @@ FULL = KNOBS - 1  # the knob value at which moves never fail
 KNOB_DOWN, KNOB_UP, VISIT_CUE = 5, 6, 7
 CUE_COST = 1.2  # the paper's ε: the cue's prior probability is 1/ε of another control's
 
+PUBLISHED_CUE_COST = 1.229  # what the paper's code has
+
 LEARN = ("parameter", "control", "state", "observation")
 WEIGHT = 1.0
 
 LOCATION_LABELS = ("0", "1", "2", "3", "4", "sink", "cue")
 CONTROL_LABELS = ("+0", "+1", "+2", "+3", "+4", "knob down", "knob up", "cue")
+
+
+class Variant(NamedTuple):
+    """The tables of one reading of the maze."""
+
+    location: np.ndarray  # (7, 5, 8, 7) p(location' | location, knob, u)
+    knob: np.ndarray  # (5, 8) the next knob by (knob, u), or (7, 5, 8) by (location, knob, u)
+    cue: np.ndarray  # (7, 2, words) p(word | location, θ)
+    reward: np.ndarray  # (7, 5, 2) log p̂ at the end
+    cue_cost: float
 
 
 def _location_table() -> np.ndarray:
@@ -66,6 +79,21 @@ def _reward_table() -> np.ndarray:
     return reward
 
 
+@functools.cache
+def variant(details: bool) -> Variant:
+    """The maze of the paper's text, or with the details of its code."""
+    if not details:
+        return Variant(LOCATION, KNOB, CUE_GIVEN, REWARD, CUE_COST)
+    knob = np.broadcast_to(KNOB, (LOCATIONS, KNOBS, CONTROLS)).copy()
+    knob[[SINK, CUE]] = np.arange(KNOBS)[:, None]
+    cue = np.zeros((LOCATIONS, GOALS, GOALS + 1))
+    cue[..., GOALS] = 1
+    cue[CUE] = np.eye(GOALS, GOALS + 1)
+    reward = np.where(REWARD[0, 0, 0] == REWARD, -1.0, REWARD)
+    reward[CUE] = -1.0
+    return Variant(LOCATION, knob, cue, reward, PUBLISHED_CUE_COST)
+
+
 TOLD = ("nothing", *(f"goal {goal}" for goal in range(GOALS)))  # what may be remembered of the cue
 LOCATION = _location_table()
 KNOB = _knob_table()
@@ -73,41 +101,54 @@ CUE_GIVEN = _cue_table()
 REWARD = _reward_table()
 
 
-def initial_belief() -> aif.Belief:
+def initial_belief(locations: int = NAVIGATION) -> aif.Belief:
     """θ uniform; location uniform over 0–4 and the knob at 4, before the first observation.
+
+    :param locations: over how many the location is uniform; 7 in the paper's code.
 
     >>> initial_belief().state.shape
     (2, 35)
     """
     state = np.zeros((GOALS, LOCATIONS, KNOBS))
-    state[:, :NAVIGATION, FULL] = 1 / NAVIGATION
+    state[:, :locations, FULL] = 1 / locations
     return aif.Belief(jnp.full(GOALS, 1 / GOALS), jnp.asarray(state.reshape(GOALS, -1)))
 
 
 def reactivity_maze(
-    belief: aif.Belief, horizon: int | jax.Array = 3, *, cue_cost: float = CUE_COST, memory: str | None = None
+    belief: aif.Belief,
+    horizon: int | jax.Array = 3,
+    *,
+    cue_cost: float | None = None,
+    memory: str | None = None,
+    details: bool = False,
 ) -> None:
     """The Reactivity Maze with the preference exp R at the last step.
 
-    :param cue_cost: how many times likelier any other control is than the cue, a priori.
+    :param cue_cost: how many times likelier any other control is than the cue, a priori; 1.2 by default.
     :param memory: "told" if the policy remembers the last word that it was told at the cue.
+    :param details: the details of the paper's code that differ from its text: −1, not −0.33 with the knob below 4, and
+        −1 at the cue; off the cue a third word, and no coin; the knob stands still at the cue and in the sink; a cue
+        cost of 1.229.
 
     >>> from numpyro.handlers import seed, trace
     >>> sites = trace(seed(reactivity_maze, 0)).get_trace(initial_belief(), horizon=1)
     >>> [name for name in sites]
     ['theta', 'location_0', 'knob_0', 'u_1', 'location_1', 'knob_1', 'cue_1', 'reward_1']
     """
+    tables = variant(details)
     prior = np.ones(CONTROLS)
-    prior[VISIT_CUE] = 1 / cue_cost
+    prior[VISIT_CUE] = 1 / (tables.cue_cost if cue_cost is None else cue_cost)
     prior /= prior.sum()
-    location_table, knob_table = jnp.asarray(LOCATION), jnp.asarray(KNOB)
-    cue_table, reward_table = jnp.asarray(CUE_GIVEN), jnp.asarray(REWARD)
+    location_table, knob_table, cue_table, reward_table = (jnp.asarray(table) for table in tables[:4])
+    by_location = knob_table.ndim == 3  # whether the knob's turn depends on where the agent was
 
     theta = aif.parameter("theta", dist.Categorical(probs=belief.parameter))
     start = aif.initial_state(
         {"location": LOCATIONS, "knob": KNOBS}, belief.state[theta], labels={"location": LOCATION_LABELS}
     )
 
+    if memory is not None and details:
+        raise ValueError("details: found True with a memory, expected one of the two")
     if memory not in (None, "told"):
         raise ValueError(f"memory: found {memory!r}, expected None or 'told'")
     first = aif.memory("told", 0, len(TOLD), labels=TOLD) if memory else None
@@ -118,7 +159,8 @@ def reactivity_maze(
         new_location = aif.state(
             "location", dist.Categorical(probs=location_table[location, knob, u]), labels=LOCATION_LABELS
         )
-        new_knob = aif.state("knob", aif.DeterministicCategorical(knob_table[knob, u], KNOBS))
+        turned = knob_table[location, knob, u] if by_location else knob_table[knob, u]
+        new_knob = aif.state("knob", aif.DeterministicCategorical(turned, KNOBS))
         cue: Any = aif.observation("cue", dist.Categorical(probs=cue_table[new_location, theta]))
         aif.observation("seen_location", aif.DeterministicCategorical(new_location, LOCATIONS), plan=False)
         aif.observation("seen_knob", aif.DeterministicCategorical(new_knob, KNOBS), plan=False)

@@ -77,7 +77,9 @@ def run(
     objective: Annotated[ObjectiveName, typer.Option(help="What is minimised.")] = ObjectiveName.active,
     solver: Annotated[SolverName | None, typer.Option(help="coordinate, or svi with --paper.")] = None,
     episodes: Annotated[int, typer.Option(min=1, help="How many.")] = 20,
-    seed: Annotated[int, typer.Option(min=0, help="Of the first episode and of the solver; the next follow.")] = 0,
+    seed: Annotated[
+        int | None, typer.Option(min=0, help="Of the first episode and of the solver; 0, or with --paper the paper's.")
+    ] = None,
     horizon: Annotated[int | None, typer.Option(min=1, help="Steps to look ahead.")] = None,
     size: Annotated[int | None, typer.Option(min=5, help="Of DoorKey's grid, 8 by default.")] = None,
     preference: Annotated[Preference | None, typer.Option(help="When DoorKey's goal is preferred.")] = None,
@@ -91,7 +93,14 @@ def run(
     act_by: Annotated[
         ActBy | None, typer.Option(help="The likeliest first control, or the one with the least expected cost.")
     ] = None,
-    paper: Annotated[bool, typer.Option("--paper", help="The switches of the paper's code.")] = False,
+    paper: Annotated[bool, typer.Option("--paper", help="What the paper's numbers were made with.")] = False,
+    details: Annotated[
+        bool, typer.Option("--details", help="With reactivity --paper: also the details of the code.")
+    ] = False,
+    c_low_knob: Annotated[
+        float | None,
+        typer.Option(help="With --paper and a baseline: C with the knob below 4; -0.33 by the paper's text."),
+    ] = None,
     num_steps: Annotated[int | None, typer.Option(min=1, help="Gradient steps of svi.")] = None,
     learning_rate: Annotated[float | None, typer.Option(help="Of svi.")] = None,
     max_nodes: Annotated[int | None, typer.Option(min=1, help="Information states a decision, of search.")] = None,
@@ -120,8 +129,10 @@ def run(
         max_nodes=max_nodes,
         max_depth=max_depth,
         seconds=seconds,
-        seed=seed,
         act_by=act_by and act_by.value,
+        seed=(42 if paper and task is TaskName.doorkey else 0) if seed is None else seed,
+        details=details,
+        c_low_knob=c_low_knob,
     )
     try:
         summary = run_task(
@@ -152,6 +163,7 @@ def reproduce(
         Path | None, typer.Option(help="Where to write; results by default, results/quick with --quick.")
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="A short version of everything.")] = False,
+    long: Annotated[bool, typer.Option("--long", help="Also what takes hours; it says so first.")] = False,
 ) -> None:
     """Make the paper's tables and figures with our numbers; a run that was stopped goes on where it was."""
     from npro_aif.experiments.reproduce import reproduce as make
@@ -159,7 +171,7 @@ def reproduce(
 
     out = out or Path("results/quick" if quick else "results")
     try:
-        make(what.value, out, episodes=episodes, quick=quick)
+        make(what.value, out, episodes=episodes, quick=quick, long=long)
     except KeyboardInterrupt:
         typer.echo(f"Stopped. What was finished is in {out}; the same command goes on from there.")
         raise typer.Exit(INTERRUPTED) from None

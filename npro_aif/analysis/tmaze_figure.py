@@ -64,12 +64,14 @@ def plot_tmaze_trajectories(
     *,
     theta: int | None = None,
     arrivals: Mapping[str, int] | None = None,
+    numbers: bool = False,
 ) -> np.ndarray:
     """A row for each objective and a panel for each of its plans, as in the paper's trajectory figure.
 
     :param episodes: the plans of an episode, one for each step taken, by the objective's name.
     :param theta: the side that holds the reward.
     :param arrivals: the place where each episode ended, for a last panel.
+    :param numbers: write the largest of q(u_1) over each panel.
     :return: the axes, (objectives, steps).
     """
     arrivals = arrivals or {}
@@ -80,7 +82,8 @@ def plot_tmaze_trajectories(
     for row, (name, plans) in zip(grid, episodes.items(), strict=True):
         for t, axes in enumerate(row):
             if t < len(plans):
-                plot_tmaze_step(plans[t], axes, theta=theta, present=t, title=f"$t={t}$")
+                best = f":  max $q(u_1)$ = {float(np.max(plans[t].control[0])):.3f}" if numbers else ""
+                plot_tmaze_step(plans[t], axes, theta=theta, present=t, title=f"$t={t}${best}")
             elif t == len(plans) and name in arrivals:
                 draw_maze(axes, arrivals[name], theta)
                 axes.set_title(f"$t={t}$", fontsize=10)

@@ -2,12 +2,15 @@
 
 from npro_aif.baselines.acting import ReferenceAgent
 from npro_aif.baselines.adapter import Arrays, Translation, pymdp_arrays
+from npro_aif.baselines.published import PublishedAgent
+from npro_aif.baselines.published_reactivity import published_agent, published_arrays
 from npro_aif.baselines.pymdp_agents import Search, Sophisticated, StandardEFE
 from npro_aif.baselines.reference import sophisticated, standard_efe
 from npro_aif.baselines.tables import Tables, TooLarge, dense_tables
 
 __all__ = [
     "Arrays",
+    "PublishedAgent",
     "ReferenceAgent",
     "Search",
     "Sophisticated",
@@ -16,6 +19,8 @@ __all__ = [
     "TooLarge",
     "Translation",
     "dense_tables",
+    "published_agent",
+    "published_arrays",
     "pymdp_arrays",
     "sophisticated",
     "standard_efe",

@@ -10,7 +10,15 @@ from npro_aif.envs import gym
 from npro_aif.envs.reactivity_maze import ReactivityMaze
 from npro_aif.envs.tmaze import TMaze
 
-__all__ = ["DoorKey", "ReactivityMaze", "TMaze", "register"]
+__all__ = [
+    "DoorKey",
+    "PublishedDoorKey",
+    "PublishedReactivityMaze",
+    "PublishedTMaze",
+    "ReactivityMaze",
+    "TMaze",
+    "register",
+]
 
 _ENTRY_POINTS = {
     "npro_aif/TMaze-v0": "npro_aif.envs.tmaze:TMaze",
@@ -30,11 +38,15 @@ def register() -> None:
 
 
 def __getattr__(name: str) -> Any:
-    """DoorKey, once somebody asks for it."""
+    """What needs MiniGrid, once somebody asks for it."""
     if name == "DoorKey":
         from npro_aif.envs.doorkey import DoorKey
 
         return DoorKey
+    if name in __all__:
+        from npro_aif.envs import published
+
+        return getattr(published, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

@@ -62,6 +62,7 @@ class DoorKey(gym.Env[dict[str, int], int]):
     """
 
     metadata: ClassVar[dict[str, Any]] = {"render_modes": ["rgb_array", "ansi"], "render_fps": 10}
+    actions: ClassVar[tuple[Actions, ...]] = ACTIONS  # by control
 
     def __init__(self, size: int = 8, max_steps: int = 35, render_mode: str | None = None):
         check_size(size)
@@ -86,7 +87,7 @@ class DoorKey(gym.Env[dict[str, int], int]):
         return self._observe(image), self._info()
 
     def step(self, action: int) -> tuple[dict[str, int], float, bool, bool, dict[str, Any]]:
-        control = ACTIONS[check_action(self, action)]
+        control = self.actions[check_action(self, action)]
         image, reward, terminated, truncated, _ = self.minigrid.step(control)
         truncated = not terminated and (truncated or self.minigrid.step_count >= self.max_steps)
         return self._observe(image), float(reward), terminated, truncated, self._info()

@@ -44,6 +44,7 @@ class ReactivityMaze(gym.Env[dict[str, int], int]):
         self.render_mode = check_render_mode(self, render_mode)
         self.max_steps = max_steps
         self._theta, self._location, self._knob, self._steps = 0, 0, FULL, 0
+        self._before = 0  # where the agent was
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -55,6 +56,7 @@ class ReactivityMaze(gym.Env[dict[str, int], int]):
 
     def step(self, action: int) -> tuple[dict[str, int], float, bool, bool, dict[str, Any]]:
         control = check_action(self, action)
+        self._before = self._location
         self._location, self._knob = self._next_location(control), self._next_knob(control)
         self._steps += 1
         terminated = self._steps >= self.max_steps
@@ -78,9 +80,13 @@ class ReactivityMaze(gym.Env[dict[str, int], int]):
             return int(self.np_random.integers(NAVIGATION))
         if control == VISIT_CUE:
             return CUE
-        if self.np_random.random() >= self._knob / FULL:
+        if not self._stays_up():
             return SINK
         return (self._location + control) % NAVIGATION if control < NAVIGATION else self._location
+
+    def _stays_up(self) -> bool:
+        """Whether a move succeeds; if not, the agent falls into the sink."""
+        return bool(self.np_random.random() < self._knob / FULL)
 
     def _next_knob(self, control: int) -> int:
         if control == KNOB_DOWN:

@@ -8,13 +8,17 @@ at every step.
 
 from __future__ import annotations
 
+import dataclasses
+
 import optax
 
 from npro_aif.acting.agent import Agent
 from npro_aif.acting.episodes import Acting
 from npro_aif.baselines.adapter import Translation
+from npro_aif.baselines.published_reactivity import published_agent
 from npro_aif.baselines.pymdp_agents import PymdpAgent, Sophisticated, StandardEFE
 from npro_aif.baselines.tables import TooLarge
+from npro_aif.experiments.product import ProductAgent, ProductPlanner
 from npro_aif.experiments.tasks import (
     ACT_BY,
     DEFAULTS,
@@ -27,7 +31,8 @@ from npro_aif.experiments.tasks import (
     check_choice,
 )
 from npro_aif.guides import RecallGuide, SequenceGuide, TableGuide, TemporalGuide
-from npro_aif.inference.objectives import Active, Marginal, Objective, Planning
+from npro_aif.guides.base import START
+from npro_aif.inference.objectives import Marginal, Objective, Planning
 from npro_aif.planning.planner import Planner
 from npro_aif.solvers import CoordinateSolver, SearchSolver, SVISolver
 
@@ -45,6 +50,17 @@ def check_settings(task: Task, settings: Settings) -> None:
         check_choice("act_by", settings.act_by, ACT_BY)
         if settings.act_by == "cost" and make_guide(task, settings).scope != "temporal":
             raise SettingsError("act_by: found 'cost' with a guide over sequences, expected it with plans over time")
+    if settings.seed != task.first_seed and task.sequential:
+        raise SettingsError(
+            f"seed: found {settings.seed} with --paper, expected {task.first_seed}: the episodes are one stream"
+        )
+    if settings.c_low_knob is not None and (settings.method == "vfe" or not settings.paper):
+        raise SettingsError(
+            f"c_low_knob: found {settings.c_low_knob} with the method {settings.method}, expected it with --paper and "
+            "a baseline only"
+        )
+    if settings.details and settings.method != "vfe":
+        raise SettingsError(f"details: found it with the method {settings.method}, which has them in any case")
     if settings.method != "vfe":
         return
     if settings.weight is not None and settings.objective != "active":
@@ -80,25 +96,44 @@ def make_agent(task: Task, settings: Settings = DEFAULTS) -> Acting:
     The method "vfe" is ours; the others are the baselines that the paper compares with.
     """
     check_choice("method", settings.method, METHODS)
-    return vfe_agent(task, settings) if settings.method == "vfe" else pymdp_agent(task, settings)
+    if settings.method == "vfe":
+        return vfe_agent(task, settings)
+    return published_baseline(task, settings) if settings.paper else pymdp_agent(task, settings)
+
+
+def published_baseline(task: Task, settings: Settings) -> Acting:
+    """The baseline as the paper's authors ran it: pymdp 0.0.7.1's semantics with their mapping of the maze."""
+    if task.name != "reactivity":
+        raise SettingsError(
+            f"paper: found it with the method {settings.method} for the task {task.name}, expected reactivity (the "
+            "baselines of the other tasks are pymdp 1.x, without --paper)"
+        )
+    return published_agent(
+        settings.method,  # type: ignore[arg-type]
+        settings.horizon or task.horizon,
+        task.max_steps,
+        c_low_knob=settings.c_low_knob,
+    )
 
 
 def vfe_agent(task: Task, settings: Settings = DEFAULTS) -> Agent:
     """The agent that minimises a free energy."""
-    return Agent(
+    return (ProductAgent if task.product else Agent)(
         make_planner(task, settings),
         task.belief,
         horizon=settings.horizon or task.horizon,
         max_steps=task.max_steps,
-        seed=settings.seed,
+        seed=settings.seed if task.solver_seed is None else task.solver_seed,
         record=False,
-        act_by=settings.act_by,  # type: ignore[arg-type]
+        tie_tolerance=task.tie_tolerance,
+        act_by="probability" if settings.paper else settings.act_by,  # type: ignore[arg-type]
+        ignore_impossible=task.product,
     )
 
 
 def make_planner(task: Task, settings: Settings = DEFAULTS) -> Planner:
     """The planner of :func:`vfe_agent`."""
-    return Planner(
+    return (ProductPlanner if task.product else Planner)(
         task.model,
         guide=make_guide(task, settings),
         objective=make_objective(task, settings),
@@ -116,27 +151,23 @@ def solver_name(settings: Settings) -> str:
 
 
 def make_guide(task: Task, settings: Settings) -> TableGuide:
-    """Search remembers everything; the T-maze by SVI has the paper's guide over whole sequences; else the temporal one."""
+    """Search has plans that remember everything, the T-maze by SVI the paper's guide over sequences, others the temporal."""
     if solver_name(settings) == "search":
         return RecallGuide(task.model)
+    start = task.start if solver_name(settings) == "svi" else START
     if task.name == "tmaze" and solver_name(settings) == "svi" and task.memory is None:
-        return SequenceGuide(task.model, support="all" if settings.paper else "model")
-    return TemporalGuide(task.model, learn=task.learn)
+        return SequenceGuide(task.model, support=task.support, start=start)  # type: ignore[arg-type]
+    return TemporalGuide(task.model, learn=task.learn, start=start)
 
 
 def make_objective(task: Task, settings: Settings) -> Objective:
-    """The objective with its weight; with ``paper`` under the switches of the paper's code (see :class:`Active`)."""
+    """The objective, with the weight that was asked for."""
     check_choice("objective", settings.objective, OBJECTIVES)
     if settings.objective == "marginal":
         return Marginal()
     if settings.objective == "planning":
         return Planning()
-    weight = task.weight if settings.weight is None else settings.weight
-    if not settings.paper:
-        return Active(weight=weight, evidence=task.evidence)  # type: ignore[arg-type]
-    if task.name == "tmaze":
-        return Active(normalize=True, gradient="through", planning_correction=False, weight=weight)
-    return Active(normalize=True, weight=weight, evidence=task.evidence)  # type: ignore[arg-type]
+    return task.active if settings.weight is None else dataclasses.replace(task.active, weight=settings.weight)
 
 
 def choose_solver(task: Task, settings: Settings) -> CoordinateSolver | SearchSolver | SVISolver:
@@ -153,13 +184,9 @@ def make_search(task: Task, settings: Settings) -> SearchSolver:
 
 
 def make_solver(task: Task, settings: Settings) -> SVISolver:
-    """SVI with Adam, for as many steps as the paper makes, and from the task's own number of starts."""
+    """SVI with Adam."""
     rate = task.learning_rate if settings.learning_rate is None else settings.learning_rate
-    num_steps = task.num_steps if settings.num_steps is None else settings.num_steps
-    if task.restarts == 1 or not make_objective(task, settings).epistemic:
-        return SVISolver(optax.adam(rate), num_steps)
-    trial_steps = None if task.trial_steps is None else min(task.trial_steps, num_steps)
-    return SVISolver(optax.adam(rate), num_steps, restarts=task.restarts, trial_steps=trial_steps)
+    return SVISolver(optax.adam(rate), task.num_steps if settings.num_steps is None else settings.num_steps)
 
 
 def pymdp_agent(task: Task, settings: Settings, *, compiled: bool = True) -> PymdpAgent:

@@ -1,150 +1,110 @@
-"""The paper's convergence studies in the two mazes: how F falls, and when the plan comes to want the cue.
+"""Appendix B of the paper: how F falls in the two mazes, and how many steps, and of which size, a plan needs.
 
-For each maze and objective one compiled descent (:class:`Descent`) serves all seeds, beliefs and learning rates; what
-it finds is one JSON file, from which the figures are drawn. DoorKey's studies are in
+Everything is in the paper's own setting (:mod:`npro_aif.experiments.paper`). Each objective in each maze is one JSON
+file, made once; the figures, the table of claims and the page are drawn from them. DoorKey's studies are in
 :mod:`npro_aif.experiments.doorkey_convergence`.
 """
 
 from __future__ import annotations
 
 import functools
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
-from jax import Array
 from rich.console import Console
 
 import npro_aif
 from npro_aif.belief import Belief
-from npro_aif.experiments import convergence_figures, doorkey_convergence
+from npro_aif.envs import PublishedReactivityMaze, PublishedTMaze
+from npro_aif.experiments import claims, convergence_figures, doorkey_convergence
+from npro_aif.experiments.anytime import Anytime, Curve
 from npro_aif.experiments.figures import agent_of, row_named
-from npro_aif.experiments.files import save_figure, store, stored, write_text
-from npro_aif.experiments.play import play
-from npro_aif.experiments.rows import LABELS, OBJECTIVES, Row
+from npro_aif.experiments.files import prepare, save_figure, store, stored, write_text
+from npro_aif.experiments.rows import LABELS, OBJECTIVES
 from npro_aif.models import reactivity_maze, tmaze
-from npro_aif.planning.planner import Planner
-from npro_aif.solvers.svi import stepper
 
 Say = Callable[[str], None]
+EVERY = 10  # steps between two looks
 
 
 class Size(NamedTuple):
     """How much is done."""
 
-    num_steps: int
-    every: int  # steps between two looks at the plan
-    seeds: int  # of the curves
-    seeds_known: int  # of the curves with θ known
-    rates: tuple[float, ...]
-    seeds_rates: int
-    seeds_reward: int
-    episodes: int  # for each of these
+    budgets: tuple[int, ...]  # steps a plan
+    rates: dict[str, tuple[float, ...]]  # by maze
+    episodes: int
+    streams: tuple[int, ...]  # seeds of the environments' draws, for the mean reward
 
 
-FULL = Size(1500, 25, 20, 5, (0.001, 0.005, 0.01, 0.05, 0.1), 5, 5, 20)
-QUICK = Size(1200, 25, 2, 1, (0.01, 0.1), 1, 2, 10)
-RATE = 0.05  # the paper's learning rate
-MAZES = ("tmaze", "reactivity")
-CUE_CONTROL = {"tmaze": tmaze.SOUTH, "reactivity": reactivity_maze.VISIT_CUE}
-PAPER_REWARD = {  # appendix "Learning rate sensitivity and robustness": mean ± std over 5 seeds
-    "tmaze": {"active": (1.0, 0.0), "marginal": (0.14, 0.22), "planning": (-0.14, 0.22)},
-    "reactivity": {"active": (1.0, 0.0), "marginal": (0.33, 0.0), "planning": (0.22, 0.05)},
+FULL = Size(
+    (10, 50, 100, 200, 300, 500, 750, 1000, 1250, 1500, 2000),
+    {"tmaze": (0.001, 0.005, 0.01, 0.02, 0.05, 0.1), "reactivity": (0.005, 0.01, 0.02, 0.05, 0.1)},
+    20,
+    (42, 43, 44, 45, 46),
+)
+QUICK = Size((10, 50, 100), {"tmaze": (0.05,), "reactivity": (0.01,)}, 3, (42,))
+
+
+class Maze(NamedTuple):
+    """What is studied in a maze."""
+
+    table: str  # whose row "paper" it is
+    environment: Callable[[int], Any]  # by the seed of its draws
+    rate: float
+    steps: int  # of the descents whose rate is studied
+    cue: int  # the control that leads to the cue
+
+
+MAZES = {
+    "tmaze": Maze("table1", lambda seed: PublishedTMaze(stream=seed), 0.05, 1500, tmaze.SOUTH),
+    "reactivity": Maze(
+        "table2", lambda seed: PublishedReactivityMaze(stream=seed), 0.01, 2000, reactivity_maze.VISIT_CUE
+    ),
 }
+KNOWN = (0.95, 0.05)  # θ where it counts as known
 
 
-class Curve(NamedTuple):
-    """One descent."""
+def study_maze(maze: str, kind: str, size: Size) -> dict[str, Any]:
+    """All that is studied of one objective in one maze, as plain lists."""
+    about, start = MAZES[maze], time.perf_counter()
+    row = row_named(about.table, "paper", kind)
+    task, _ = prepare(row.task, row.settings, row.preference)
+    agent, most = agent_of(row), max(size.budgets)
+    anytime = Anytime(task, agent, most, EVERY)
+    chosen, stream = min(about.steps, most), size.streams[0]
 
-    free_energy: Array  # (num_steps,) F before every step
-    control: Array  # (num_steps / every, U) q(u_1) after every few steps
-
-
-class Descent:
-    """Gradient descent as in :class:`npro_aif.SVISolver`, that looks at the plan on its way.
-
-    :param planner: its guide and objective are taken, not its solver.
-    """
-
-    def __init__(self, planner: Planner, belief: Belief, horizon: int, num_steps: int, every: int):
-        self.program = planner.program(belief, horizon)
-        self.planner, self.horizon = planner, horizon
-        self.num_looks, self.every = num_steps // every, every
-        self._run = jax.jit(self._descend)
-
-    def __call__(self, belief: Belief, seed: int, rate: float = RATE) -> Curve:
-        belief = Belief(*(jax.numpy.asarray(table, float) for table in belief))
-        return self._run(self.program.fixed, belief, jax.random.key(seed), rate)
-
-    def _descend(self, fixed: Any, belief: Belief, key: Array, rate: Array) -> Curve:
-        guide, world = self.planner.guide, self.program.bind(fixed, belief, self.horizon)
-        optimizer = optax.adam(rate)  # the rate is traced, so that all of them run the same code
-        step = stepper(optimizer, guide.loss_function(self.planner.objective, world, self.horizon))
-
-        def look(state: Any, _: None) -> tuple[Any, tuple[Array, Array]]:
-            state, values = jax.lax.scan(step, state, length=self.every)
-            posterior = guide.posterior(world, state[0], self.horizon)
-            return state, (values, posterior.marginals(world).control[0])
-
-        params = guide.first_params(key, world, self.horizon)
-        _, (values, controls) = jax.lax.scan(look, (params, optimizer.init(params)), length=self.num_looks)
-        return Curve(values.ravel(), controls)
-
-
-# --- What is studied ---------------------------------------------------------------------------------------
-
-
-def kinds(maze: str) -> dict[str, Row]:
-    """The rows whose objectives are studied, by label: ours, and in the T-maze also the paper's switches.
-
-    In the Reactivity Maze these change nothing: with the priors held while stepping, normalising them has no gradient.
-    """
-    if maze == "tmaze":
-        paper = {f"{LABELS['active']}, paper's switches": row_named("table1", "paper", "active")}
-        return paper | {LABELS[kind]: row_named("table1", "svi", kind) for kind in OBJECTIVES}
-    return {LABELS[kind]: row_named("table2", "paper", kind) for kind in OBJECTIVES}
-
-
-def study_maze(maze: str, label: str, row: Row, size: Size) -> dict[str, Any]:
-    """All curves of one objective in one maze, as plain lists."""
-    agent = agent_of(row)
-    descent = Descent(agent.planner, agent.initial_belief, agent.horizon, size.num_steps, size.every)
-    cue, belief = CUE_CONTROL[maze], agent.initial_belief
-
-    def curves(belief: Belief, seeds: int) -> dict[str, Any]:
-        found = [descent(belief, seed) for seed in range(seeds)]
-        energy = np.stack([np.asarray(curve.free_energy)[:: size.every] for curve in found])
-        wants = np.stack([np.asarray(curve.control)[:, cue] for curve in found])
-        return {
-            "step": list(range(0, size.num_steps, size.every)),
-            "free_energy": energy.mean(0).tolist(),
-            "free_energy_std": energy.std(0).tolist(),
-            "cue": wants.mean(0).tolist(),
-            "cue_std": wants.std(0).tolist(),
+    def rates_of(steps: int, rate: float, seed: int = stream) -> dict[str, float]:
+        played = [episode for episode, _ in anytime.play(about.environment(seed), size.episodes, steps, rate)]
+        outcomes = [task.outcome(episode) for episode in played]
+        return {name: float(np.mean([one[name] for one in outcomes])) for name in outcomes[0]} | {
+            "reward": float(np.mean([episode.reward for episode in played]))
         }
 
-    found = {"label": label, "unknown": curves(belief, size.seeds)}
-    if maze == "tmaze":
-        known = Belief(jnp.eye(len(belief.parameter))[0], belief.state)
-        found["known"] = curves(known, size.seeds_known)
-    found["rates"] = {
-        str(rate): [float(descent(belief, seed, rate).control[-1, cue]) for seed in range(size.seeds_rates)]
-        for rate in size.rates
+    first = agent.filter(agent.initial_belief, None, about.environment(stream).reset(seed=0)[0], step=0)
+    plan = anytime.curve(first, 0, about.rate)
+    found: dict[str, Any] = {
+        "budget": {str(steps): rates_of(steps, about.rate) for steps in size.budgets},
+        "cue": {str(steps): float(plan.control[steps // EVERY - 1, about.cue]) for steps in size.budgets},
+        "rates": {str(rate): rates_of(chosen, rate) for rate in size.rates[maze]},
+        "rewards": [rates_of(chosen, about.rate, seed)["reward"] for seed in size.streams],
+        "unknown": plan.free_energy.tolist(),
     }
-    return found
+    played = list(anytime.play(about.environment(stream), size.episodes, chosen, about.rate))
+    found["curves"] = quartiles([curve for _, curves in played for curve in curves])
+    if maze == "tmaze":
+        known = Belief(jnp.asarray(KNOWN), agent.initial_belief.state)
+        found["known"] = anytime.curve(known, 0, about.rate).free_energy.tolist()
+    return found | {"seconds": time.perf_counter() - start}
 
 
-def study_rewards(maze: str, size: Size) -> dict[str, Any]:
-    """The mean reward over some episodes for several seeds of the solver's initial values."""
-    table, rewards = "table1" if maze == "tmaze" else "table2", {}
-    for kind in OBJECTIVES:
-        row = row_named(table, "coordinate", kind)
-        rewards[kind] = [play(row, size.episodes, solver_seed=seed)["reward"] for seed in range(size.seeds_reward)]
-    return {"rewards": rewards}
+def quartiles(curves: list[Curve]) -> dict[str, list[float]]:
+    """Median and quartiles of F over plans, every few steps."""
+    low, middle, high = np.quantile(np.stack([curve.free_energy[::EVERY] for curve in curves]), (0.25, 0.5, 0.75), 0)
+    return {"low": low.tolist(), "median": middle.tolist(), "high": high.tolist(), "plans": [len(curves)]}
 
 
 def kept_or(path: Path, settings: dict[str, Any], study: Callable[[], dict[str, Any]], say: Say) -> dict[str, Any]:
@@ -157,44 +117,44 @@ def kept_or(path: Path, settings: dict[str, Any], study: Callable[[], dict[str, 
     return store(path, settings, study())
 
 
-def make_convergence(out: Path, *, quick: bool = False, console: Console | None = None) -> list[Path]:
-    """Run the studies that are not there yet, draw them, and print what they say."""
+def make_convergence(
+    out: Path, *, quick: bool = False, long: bool = False, console: Console | None = None
+) -> list[Path]:
+    """Run the studies that are not there yet, draw them, and write what becomes of the paper's claims.
+
+    :param long: also appendix C by gradient descent, which takes hours.
+    """
     console = console or Console()
     size = QUICK if quick else FULL
-    about = {"size": list(size), "rate": RATE, "version": npro_aif.__version__}
+    about = {"size": list(size), "every": EVERY, "version": npro_aif.__version__}
 
     def say(text: str) -> None:
         console.print(f"convergence | {text}", highlight=False)
 
+    if not quick:
+        say("appendix B takes about an hour on one core; a run that was stopped goes on")
     studies: dict[str, dict[str, Any]] = {}
-    rewards: dict[str, dict[str, Any]] = {}
     for maze in MAZES:
-        studies[maze] = {}
-        for label, row in kinds(maze).items():
-            name = row.name.replace(row.name.split("-")[0], maze)
-            settings = about | {"row": row.name}
-            studies[maze][label] = kept_or(
-                out / f"{name}.json",
-                settings,
-                functools.partial(study_maze, maze, label, row, size),
-                say,
+        studies[maze] = {
+            LABELS[kind]: kept_or(
+                out / f"{maze}-{kind}.json", about, functools.partial(study_maze, maze, kind, size), say
             )
-        rewards[maze] = kept_or(
-            out / f"{maze}-rewards.json",
-            about,
-            functools.partial(study_rewards, maze, size),
-            say,
-        )["rewards"]
-    console.print(convergence_figures.cue_table(studies))
-    console.print(convergence_figures.rates_table(studies))
-    console.print(convergence_figures.rewards_table(rewards, PAPER_REWARD))
+            for kind in OBJECTIVES
+        }
     figures = {
-        "curves": convergence_figures.curves(studies),
+        "curves": convergence_figures.curves(studies, EVERY),
         "two_phases": convergence_figures.two_phases(studies["tmaze"]),
         "budget": convergence_figures.budget(studies),
         "learning_rate": convergence_figures.learning_rates(studies),
-        "seeds": convergence_figures.rewards(rewards, PAPER_REWARD),
+        "seeds": convergence_figures.rewards(studies),
     }
     made = [file for name, figure in figures.items() for file in save_figure(figure, out / name)]
-    write_text(out / "convergence.csv", convergence_figures.csv_text(studies, rewards))
-    return [*made, out / "convergence.csv", *doorkey_convergence.make(out, quick=quick, say=say, keep=kept_or)]
+    doorkey = doorkey_convergence.make(out, long=long, say=say, keep=kept_or)
+    table = claims.appendix_b(studies) + claims.appendix_c(doorkey.studies)
+    console.print(claims.rich_table(table))
+    seconds = sum(study["seconds"] for found in studies.values() for study in found.values())
+    command = "npro-aif reproduce convergence" + (" --quick" if quick else "") + (" --long" if long else "")
+    pictures = [file.name for file in (*made, *doorkey.files) if file.suffix == ".png"]
+    write_text(out / "convergence.md", claims.page(table, pictures, command, seconds, doorkey.note))
+    write_text(out / "convergence.csv", convergence_figures.csv_text(studies))
+    return [*made, *doorkey.files, out / "convergence.md", out / "convergence.csv"]

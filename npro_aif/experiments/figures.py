@@ -20,7 +20,7 @@ from npro_aif.analysis.free_energy_figure import plot_free_energy
 from npro_aif.analysis.terms_figure import plot_terms
 from npro_aif.analysis.tmaze_figure import plot_tmaze_trajectories
 from npro_aif.analysis.tree_figure import plot_tree
-from npro_aif.envs import DoorKey, TMaze
+from npro_aif.envs import DoorKey, PublishedTMaze, TMaze
 from npro_aif.experiments.agents import vfe_agent
 from npro_aif.experiments.files import prepare, save_figure
 from npro_aif.experiments.rows import LABELS, OBJECTIVES, SEEDS, TABLES, Row
@@ -72,15 +72,24 @@ def record_episode(agent: Agent, env: Any, seed: int, options: dict[str, Any] | 
 
 def trajectories() -> Figure:
     """The paper's trajectory figure: an episode of each objective in the T-maze, the reward on the left."""
+    return _trajectories("coordinate", TMaze())
+
+
+def published_trajectories() -> Figure:
+    """The same in the paper's own setting: the numbers are the opacities of its figure."""
+    return _trajectories("paper", PublishedTMaze(), numbers=True)
+
+
+def _trajectories(block: str, env: Any, *, numbers: bool = False) -> Figure:
     episodes = {
         LABELS[kind]: record_episode(
-            agent_of(row_named("table1", "coordinate", kind)), TMaze(), SEEDS["table1"], {"theta": LEFT_ARM}
+            agent_of(row_named("table1", block, kind)), env, SEEDS["table1"], {"theta": LEFT_ARM}
         )
         for kind in OBJECTIVES
     }
     arrivals = {name: episode.states[-1] for name, episode in episodes.items()}
-    grid = plot_tmaze_trajectories({n: e.plans for n, e in episodes.items()}, theta=LEFT_ARM, arrivals=arrivals)
-    return _figure(grid.flat[0])
+    plans = {name: episode.plans for name, episode in episodes.items()}
+    return _figure(plot_tmaze_trajectories(plans, theta=LEFT_ARM, arrivals=arrivals, numbers=numbers).flat[0])
 
 
 def terms() -> Figure:
@@ -142,6 +151,7 @@ def _figure(axes: Any) -> Figure:
 
 FIGURES = {
     "tmaze_trajectories": trajectories,
+    "tmaze_published": published_trajectories,
     "tmaze_plans": contingent_plans,
     "tmaze_terms": terms,
     "tmaze_free_energy": free_energies,

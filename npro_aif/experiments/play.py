@@ -33,7 +33,7 @@ def play(
     solutions = solutions or Solutions()
     ended: list[Episode] = []
     seeds = range(row.settings.seed, row.settings.seed + episodes)
-    for episode in iterate_episodes(task.environment, agent, seeds, solutions=solutions):
+    for episode in iterate_episodes(task.worlds(), agent, seeds, solutions=solutions):
         ended.append(episode)
         advance()
     ended.sort(key=lambda episode: episode.seed)

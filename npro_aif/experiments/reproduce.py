@@ -27,15 +27,24 @@ PARTS = (*TABLES, "figures", "convergence")
 
 
 def reproduce(
-    what: str, out: Path, *, episodes: int | None = None, quick: bool = False, console: Console | None = None
+    what: str,
+    out: Path,
+    *,
+    episodes: int | None = None,
+    quick: bool = False,
+    long: bool = False,
+    console: Console | None = None,
 ) -> list[Path]:
     """Make one part, or "all" of them, and return the files that a reader looks at.
 
     :param out: the folder for everything that is made.
     :param episodes: of each row; as many as in the paper by default.
     :param quick: a short version of everything.
+    :param long: also what takes hours: DoorKey by the paper's solver.
     """
     console = console or Console()
+    if quick and long:
+        raise SettingsError("long: found it with quick, expected one of the two")
     if what not in (*PARTS, "all"):
         raise SettingsError(f"what: found {what!r}, expected one of {', '.join((*PARTS, 'all'))}")
     if episodes is not None and episodes < 1:
@@ -44,16 +53,18 @@ def reproduce(
     for part in PARTS if what == "all" else (what,):
         console.rule(part)
         if part in TABLES:
-            made += make_table(TABLES[part], out, episodes=episodes, quick=quick, console=console)
+            made += make_table(TABLES[part], out, episodes=episodes, quick=quick, long=long, console=console)
         elif part == "figures":
             made += make_figures(out / "figures", console=console)
         else:
-            made += make_convergence(out / "convergence", quick=quick, console=console)
+            made += make_convergence(out / "convergence", quick=quick, long=long, console=console)
     console.print("Files:", *(f"  {path}" for path in made), sep="\n")
     return made
 
 
-def make_table(table: TableOfRows, out: Path, *, episodes: int | None, quick: bool, console: Console) -> list[Path]:
+def make_table(
+    table: TableOfRows, out: Path, *, episodes: int | None, quick: bool, console: Console, long: bool = False
+) -> list[Path]:
     """Run the rows of a table that are not there yet, print it, and write it in every form."""
     count = episodes or (QUICK_EPISODES if quick else EPISODES)[table.name]
     results: dict[str, dict[str, Any]] = {}
@@ -61,14 +72,18 @@ def make_table(table: TableOfRows, out: Path, *, episodes: int | None, quick: bo
     with bars(console) as progress:
         all_rows = progress.add_task(f"{table.name}: rows", total=len(rows))
         for title, row in rows:
-            bar = EpisodeBar(progress, f"{title}, {row.label}: episodes", count)
-            results[row.name], how = make_row(row, count, out, bar)
+            own = min(count, row.episodes or count)
+            if row.takes is not None and long:
+                console.print(f"{table.name} | {title} | {row.label}: takes {row.takes}", highlight=False)
+            bar = EpisodeBar(progress, f"{title}, {row.label}: episodes", own)
+            results[row.name], how = make_row(row, own, out, bar, long=long)
             bar.remove()
             progress.advance(all_rows)
             console.print(f"{table.name} | {title} | {row.label}: {how}", highlight=False)
     console.print(rich_table(table, results))
     command = f"npro-aif reproduce {table.name}"
     command += " --quick" if quick else ""
+    command += " --long" if long else ""
     command += f" --episodes {episodes}" if episodes else ""
     files = [out / f"{table.name}.md", out / f"{table.name}.csv"]
     write_text(files[0], markdown(table, results, command))
@@ -76,14 +91,26 @@ def make_table(table: TableOfRows, out: Path, *, episodes: int | None, quick: bo
     return files + save_figure(picture(table, results), out / table.name)
 
 
-def make_row(row: Row, episodes: int, out: Path, bar: EpisodeBar) -> tuple[dict[str, Any], str]:
-    """The content of a row's file, and in a few words how it came about."""
+def make_row(row: Row, episodes: int, out: Path, bar: EpisodeBar, *, long: bool = False) -> tuple[dict[str, Any], str]:
+    """The content of a row's file, and in a few words how it came about.
+
+    :param long: run it even if it takes hours.
+    """
     path, unfinished = out / "rows" / f"{row.name}.json", out / "unfinished" / row.name
-    task = make_task(row.task, preference=row.preference, paper=row.settings.paper)
+    task = make_task(
+        row.task,
+        method=row.settings.method,
+        preference=row.preference,
+        paper=row.settings.paper,
+        details=row.settings.details,
+    )
     chosen = row_settings(task, row, episodes)
     kept = stored(path, chosen)
     if kept is not None:
         return kept, f"finished before with the same settings, kept ({path})"
+    if row.takes is not None and not long:
+        why = f"not run: takes {row.takes}; `npro-aif reproduce {row.name.split('-')[0]} --long` runs it"
+        return {"missing": why}, why
     changed = path.exists()
     try:
         prepare(row.task, row.settings, row.preference)

@@ -60,6 +60,8 @@ def run(
         cue_accuracy=cue_accuracy,
         max_steps=max_steps,
         paper=settings.paper,
+        method=settings.method,
+        details=settings.details,
     )
     check_settings(task, settings)
     about = describe(task, settings, size, preference)
@@ -76,7 +78,7 @@ def run(
         bar = EpisodeBar(progress, "episodes", episodes)
         bar.watch(solutions)
         try:
-            for episode in iterate_episodes(task.environment, agent, seeds, solutions=solutions):
+            for episode in iterate_episodes(task.worlds(), agent, seeds, solutions=solutions):
                 ended.append(episode)
                 bar.advance()
         except KeyboardInterrupt:
@@ -99,10 +101,14 @@ def describe(task: Task, settings: Settings, size: int | None, preference: str |
         if getattr(task, name) is not None:
             about[name] = getattr(task, name)
     if settings.method != "vfe":
+        if settings.paper:
+            about |= {"paper": True, "c_low_knob": settings.c_low_knob}
         return about
     solver = solver_name(settings)
     objective, guide = make_objective(task, settings), make_guide(task, settings)
     about |= {"objective": settings.objective, "solver": solver, "paper": settings.paper, "guide": guide.scope}
+    if settings.details:
+        about["details"] = True
     about["learn"] = ",".join(getattr(guide, "learn", ())) or None
     about["weight"] = getattr(objective, "weight", None)
     about["max_parameters"] = task.max_parameters
@@ -112,8 +118,6 @@ def describe(task: Task, settings: Settings, size: int | None, preference: str |
     if solver == "svi":
         descent = make_solver(task, settings)
         about |= {"num_steps": descent.num_steps, "learning_rate": settings.learning_rate or task.learning_rate}
-        if descent.restarts > 1:
-            about |= {"restarts": descent.restarts, "trial_steps": descent.trial_steps}
     return about
 
 
@@ -122,7 +126,9 @@ def result_settings(task: Task, settings: Settings, size: int | None, preference
     about = describe(task, settings, size, preference) | {"version": npro_aif.__version__}
     if settings.method == "vfe":
         about["switches"] = repr(make_objective(task, settings))
-        about["support"] = getattr(make_guide(task, settings), "support", None)
+        guide = make_guide(task, settings)
+        about |= {"support": getattr(guide, "support", None), "start": repr(guide.start)}
+        about |= {"tie_tolerance": task.tie_tolerance, "solver_seed": task.solver_seed}
         if solver_name(settings) == "coordinate":
             about["solver"] = repr(task.sweeps)
         if solver_name(settings) == "search":

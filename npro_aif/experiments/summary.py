@@ -52,6 +52,9 @@ def summarize(task: Task, episodes: Sequence[Episode], effort: Effort) -> dict[s
     shortest = [outcome["shortest"] for outcome in outcomes if "shortest" in outcome]
     found["shortest"] = float(np.mean(shortest)) if shortest else None
     found["steps_over_shortest"] = found["steps"] / found["shortest"] if shortest else None
+    optimal = task.optimum(episodes[0].seed, len(episodes)) if episodes and task.optimum is not None else None
+    found["optimum"] = optimal
+    found["steps_over_optimum"] = None if optimal is None else found["steps"] / optimal
     return found | {
         "decisions": effort.decisions,
         "problems": effort.problems,
@@ -102,6 +105,9 @@ def table(summary: dict[str, Any], title: str) -> Table:
         note = f"mean gap {summary['gap']:.4f}, at most {summary['gap_max']:.4f}; {summary['nodes']:.0f} nodes a plan"
         rows.add_row("proven optimal", f"{summary['optimal']:.1%}", f"of the plans; {note}")
         rows.add_row("longest search", f"{summary['seconds_max']:.2f} s", "")
+    if summary["optimum"] is not None:
+        note = f"{summary['steps_over_optimum']:.3f} times as many steps"
+        rows.add_row("optimal policy", f"{summary['optimum']:.2f}", f"expected, map unknown; the agent took {note}")
     note = f"{summary['problems']} different problems solved for {summary['decisions']} decisions"
     rows.add_row("seconds a decision", f"{summary['seconds_per_decision']:.4f}", note)
     rows.add_row("compile seconds", f"{summary['compile_seconds']:.1f}", "")

@@ -21,6 +21,7 @@ from npro_aif.experiments.summary import NORMAL_975, PROPORTIONS
 
 MARK = "≠"
 LEGEND = f"{MARK}: our 95 % interval and the paper's do not overlap. Rates with 95 % intervals, means ± one std. dev."
+OPTIMUM_HEAD = "steps / optimum"
 Results = Mapping[str, Mapping[str, Any]]  # by row: what its file holds, {"summary": …} or {"missing": why}
 
 
@@ -84,6 +85,18 @@ def _cells(table: TableOfRows, row: Row, summary: Mapping[str, Any] | None) -> l
     return [cell(m, summary, row.published.get(m), table.published_episodes) for m in table.measures]
 
 
+def _has_optimum(table: TableOfRows, results: Results) -> bool:
+    """Whether the optimal policy's number of steps is known for some row."""
+    return any((_summary(results, row) or {}).get("optimum") for block in table.blocks for row in block.rows)
+
+
+def _ratio(summary: Mapping[str, Any] | None) -> str:
+    """Steps over those of the optimal policy, and how many these are."""
+    if summary is None or summary.get("optimum") is None:
+        return "–"
+    return f"{summary['steps_over_optimum']:.3f} × {summary['optimum']:.2f}"
+
+
 def _marked(one: Cell) -> str:
     return f"{one.ours} {MARK}" if one.overlap is False else one.ours
 
@@ -131,15 +144,18 @@ def rich_table(table: TableOfRows, results: Results) -> Table:
     shown.add_column("Method", min_width=14)
     for measure in table.measures:
         shown.add_column(measure.capitalize(), justify="right", no_wrap=True)
+    optimal = _has_optimum(table, results)
+    if optimal:
+        shown.add_column("/ optimum", justify="right", no_wrap=True)
     shown.add_column("s/plan", justify="right", no_wrap=True)
     for block in table.blocks:
         shown.add_section()
-        shown.add_row(f"[bold italic]{block.title}[/]", *[""] * (len(table.measures) + 1))
+        shown.add_row(f"[bold italic]{block.title}[/]", *[""] * (len(table.measures) + 1 + optimal))
         for row in block.rows:
             summary = _summary(results, row)
             cells = [_stacked(one) for one in _cells(table, row, summary)]
             time = "" if summary is None else f"{summary['seconds_per_decision']:.3f}"
-            shown.add_row(row.label, *cells, time)
+            shown.add_row(row.label, *cells, *([_ratio(summary).replace(" × ", "\n×")] if optimal else []), time)
     return shown
 
 
@@ -152,7 +168,9 @@ def _stacked(one: Cell) -> str:
 
 def markdown(table: TableOfRows, results: Results, command: str) -> str:
     """For a page: the paper's columns, each with the published values beside it."""
-    heads = ["Method", *(h for m in table.measures for h in (MEASURES[m], "paper")), "s/decision"]
+    heads = ["Method", *(h for m in table.measures for h in (MEASURES[m], "paper"))]
+    optimal = _has_optimum(table, results)
+    heads += [OPTIMUM_HEAD, "s/decision"] if optimal else ["s/decision"]
     lines = [f"### {table.title}", "", f"{_episodes(table, results)}; made by `{command}`.", ""]
     lines += ["| " + " | ".join(heads) + " |", "|" + "|".join(["---"] + ["---:"] * (len(heads) - 1)) + "|"]
     for block in table.blocks:
@@ -161,7 +179,8 @@ def markdown(table: TableOfRows, results: Results, command: str) -> str:
             summary = _summary(results, row)
             values = [text for one in _cells(table, row, summary) for text in (_marked(one), one.paper)]
             time = "–" if summary is None else f"{summary['seconds_per_decision']:.4f}"
-            lines.append("| " + " | ".join([row.label, *values, time]) + " |")
+            ratio = [_ratio(summary)] if optimal else []
+            lines.append("| " + " | ".join([row.label, *values, *ratio, time]) + " |")
     return "\n".join([*lines, "", LEGEND, "", *(f"- {note}" for note in _notes(table, results))]) + "\n"
 
 

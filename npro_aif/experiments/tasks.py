@@ -15,9 +15,13 @@ import gymnasium as gym
 from npro_aif.acting.episodes import Episode
 from npro_aif.belief import Belief
 from npro_aif.envs import DoorKey, ReactivityMaze, TMaze
-from npro_aif.experiments.shortest import shortest_path
-from npro_aif.guides.temporal import FACTORS
+from npro_aif.experiments.paper import paper_baselines, paper_doorkey, paper_reactivity, paper_tmaze
+from npro_aif.experiments.shortest import optimum, shortest_path
+from npro_aif.guides import Start
+from npro_aif.guides.base import FACTORS, START
+from npro_aif.inference.objectives import Active
 from npro_aif.models import doorkey, reactivity_maze, tmaze
+from npro_aif.planning.choose import TIE_TOLERANCE
 from npro_aif.solvers import CoordinateSolver
 
 TASKS = ("tmaze", "reactivity", "doorkey")
@@ -39,17 +43,26 @@ class Task(NamedTuple):
     horizon: int
     max_steps: int  # of an episode
     learn: tuple[str, ...]  # the factors that the temporal guide learns
-    weight: float  # of the epistemic priors
+    active: Active  # F_active
     num_steps: int  # of SVI
     learning_rate: float
     sweeps: CoordinateSolver
     outcome: Callable[[Episode], dict[str, float]]  # by name: success, cue, safe, shortest; what the task has of them
     memory: str | None = None  # what the policy remembers
     cue_accuracy: float | None = None  # how often the cue is right, where that was chosen
-    evidence: str = "joint"  # how several observation sites count in F_active
     max_parameters: int | None = None  # with how many to plan at most, in a large world
-    restarts: int = 1  # of SVI with F_active
-    trial_steps: int | None = None  # after how many steps it chooses between them
+    start: Start = START  # of the guide's logits, with SVI
+    support: str = "model"  # of the sequence guide
+    tie_tolerance: float = TIE_TOLERANCE
+    solver_seed: int | None = None  # where the solver's keys come from; by default the seed of the first episode
+    first_seed: int = 0  # of the episodes
+    sequential: bool = False  # whether the episodes are one stream of draws, and so must follow each other
+    optimum: Callable[[int, int], float | None] | None = None  # the fewest steps, by first seed and number of episodes
+    product: bool = False  # whether beliefs are kept as a product of marginals
+
+    def worlds(self) -> Any:
+        """What :func:`npro_aif.run_episodes` takes: a function that makes environments, or the one of a stream."""
+        return self.environment() if self.sequential else self.environment
 
 
 class Settings(NamedTuple):
@@ -66,8 +79,10 @@ class Settings(NamedTuple):
     max_nodes: int | None = None  # of the search, for each decision
     max_depth: int | None = None
     seconds: float | None = None
-    seed: int = 0  # of the solvers' initial values
     act_by: str | None = None  # the agent's own default
+    seed: int = 0  # of the first episode, and of the solvers' initial values
+    c_low_knob: float | None = None  # with ``paper``, the baselines' C where the knob is below 4, if not that of "none"
+    details: bool = False  # with ``paper``, the details of the code too (Reactivity Maze)
 
 
 DEFAULTS = Settings()
@@ -89,22 +104,26 @@ def check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
 def make_task(
     name: str,
     *,
+    method: str = "vfe",
     size: int | None = None,
     preference: str | None = None,
     memory: str | None = None,
     cue_accuracy: float | None = None,
     max_steps: int | None = None,
     paper: bool = False,
+    details: bool = False,
 ) -> Task:
     """The task of that name.
 
+    :param method: with ``paper``, whose episodes: the baselines look before their first control.
     :param size: of DoorKey's grid, 8 by default.
     :param preference: DoorKey's, "every-step" by default, "terminal" as in the paper.
     :param memory: what the policy remembers of the mazes' cue, "told" or (in the T-maze) "count"; nothing by default.
     :param cue_accuracy: how often the T-maze's cue is right, in the model and in the environment; always by default.
     :param max_steps: after how many steps an episode ends, the task's own number by default; the T-maze's plans reach
         to the end of the episode.
-    :param paper: the horizon, the preference, what is learned and the starts of SVI as in the paper.
+    :param paper: everything as the paper's published numbers need it: :mod:`npro_aif.experiments.paper`.
+    :param details: in the paper's Reactivity Maze, also the details of its code that its text does not have.
 
     >>> task = make_task("tmaze")
     >>> task.horizon, task.max_steps
@@ -121,12 +140,27 @@ def make_task(
         return _with_deadline(make_task(name, size=size, preference=preference, cue_accuracy=cue_accuracy), max_steps)
     if cue_accuracy is not None:
         return _with_accuracy(make_task(name, size=size, preference=preference), cue_accuracy)
+    if details and not (paper and name == "reactivity"):
+        raise SettingsError(f"details: found it for the task {name}, expected it with reactivity --paper only")
     if name == "doorkey":
-        return _doorkey(8 if size is None else size, preference or ("terminal" if paper else "every-step"), paper)
+        return _paper_doorkey(size, preference) if paper else _doorkey(size or 8, preference or "every-step")
     for option, value in (("size", size), ("preference", preference)):
         if value is not None:
             raise SettingsError(f"{option}: found {value!r} for the task {name}, expected it with doorkey only")
-    return _tmaze() if name == "tmaze" else _reactivity(paper)
+    task = _tmaze() if name == "tmaze" else _reactivity()
+    if not paper:
+        return task
+    if method != "vfe":
+        return task._replace(environment=paper_baselines, sequential=True)
+    return task._replace(**(paper_tmaze() if name == "tmaze" else paper_reactivity(details))._asdict())
+
+
+def _paper_doorkey(size: int | None, preference: str | None) -> Task:
+    if preference not in (None, "terminal"):
+        raise SettingsError(f"preference: found {preference!r} with --paper, expected 'terminal' (the paper's)")
+    task = _doorkey(size or 8, "terminal")
+    settings = paper_doorkey(size or 8)._asdict()
+    return task._replace(sweeps=CoordinateSolver(), max_parameters=None, product=True, **settings)
 
 
 def _with_deadline(task: Task, max_steps: int) -> Task:
@@ -175,7 +209,7 @@ def _tmaze() -> Task:
         horizon=4,
         max_steps=4,
         learn=FACTORS,
-        weight=1.0,
+        active=Active(),
         num_steps=1500,
         learning_rate=0.05,
         sweeps=CoordinateSolver(restarts=4),  # θ are symmetric, so that one start may end on a saddle
@@ -183,7 +217,7 @@ def _tmaze() -> Task:
     )
 
 
-def _reactivity(paper: bool) -> Task:
+def _reactivity() -> Task:
     def outcome(episode: Episode) -> dict[str, float]:
         locations = [info["state"] // reactivity_maze.KNOBS for info in episode.infos]
         return {
@@ -200,16 +234,13 @@ def _reactivity(paper: bool) -> Task:
         horizon=3,
         max_steps=5,
         learn=reactivity_maze.LEARN,
-        weight=reactivity_maze.WEIGHT,
+        active=Active(weight=reactivity_maze.WEIGHT),
         num_steps=1000,
-        learning_rate=0.05,
+        # With logits N(0,1) and a rate of 0.05 single descents of F_active often end in worse plans: docs/paper.md.
+        learning_rate=0.01,
+        start=Start({"control": 0.01}),
         sweeps=CoordinateSolver(),
         outcome=outcome,
-        # Single descents of F_active often end in plans with a higher F than others have (see solvers/svi.py);
-        # the paper makes one. F_planning has one start: 16 gave no lower F (5.7414, one 5.7416). Which of its nearly
-        # tied plans comes out does change with the starts, and with it the success: docs/paper.md has the figures.
-        restarts=1 if paper else 16,
-        trial_steps=None if paper else 100,
     )
 
 
@@ -218,7 +249,7 @@ def _doorkey_model(size: int, preference: str) -> Callable[..., Any]:
     return functools.partial(doorkey.doorkey, size=size, preference=preference)
 
 
-def _doorkey(size: int, preference: str, paper: bool) -> Task:
+def _doorkey(size: int, preference: str) -> Task:
     check_choice("preference", preference, PREFERENCES)
     if size < 5:
         raise SettingsError(f"size: found {size}, expected at least 5")
@@ -232,14 +263,14 @@ def _doorkey(size: int, preference: str, paper: bool) -> Task:
         model=_doorkey_model(size, preference),
         environment=functools.partial(DoorKey, size=size),
         belief=doorkey.initial_belief(size),
-        horizon=20 if paper else 35,
+        horizon=35,
         max_steps=35,
-        learn=FACTORS if paper else doorkey.LEARN,
-        weight=1.0 if paper else doorkey.WEIGHT,
+        learn=doorkey.LEARN,
+        active=Active(weight=doorkey.WEIGHT, evidence="sites"),  # the weight and the lead were chosen for it
         num_steps=3000,
         learning_rate=0.01,
         sweeps=CoordinateSolver(max_sweeps=doorkey.SWEEPS, lead=doorkey.LEAD, unvisited=doorkey.UNVISITED),
         outcome=outcome,
-        evidence="sites",  # the weight and the lead were chosen for it
         max_parameters=doorkey.max_layouts(size),
+        optimum=functools.partial(optimum, size),
     )

@@ -12,13 +12,8 @@ from jax import Array
 from numpyro.distributions.transforms import biject_to
 
 from npro_aif.solvers.base import Problem, Solution, SolverInfo
-from npro_aif.solvers.restarts import best_of, check_restarts
 
 PATIENCE = 20  # how many steps in a row must change F by less than the tolerance
-# Further starts have 4 N(0,1) for control logits: nearly deterministic policies. From N(0,1), which is near the uniform
-# policy, descents often end in the same few minima. (In the Reactivity Maze, at a place with the knob at 3 and θ known,
-# none of 6 keys found the way back to the cue, F 5.13 and not 6.47; with 4 N(0,1) 6 of 16 were on it after 150 steps.)
-SPREAD = 4.0
 
 
 class Descent(NamedTuple):
@@ -38,36 +33,20 @@ class SVISolver:
     :param optimizer: any Optax optimizer.
     :param num_steps: how many steps at most.
     :param tol: stop when F changed by less than this, relative to max(1, |F|), for 20 steps in a row.
-    :param restarts: how many key-seeded starts to make; the lowest F is kept. F_active and F_planning have local
-        minima.
-    :param trial_steps: after how many steps to choose between the starts, so that only the best makes the rest of them;
-        after all of them by default. If F has risen in the end, the plan is the one after the trial.
 
-    >>> SVISolver(optax.adam(0.05), restarts=16, trial_steps=100).num_steps
+    >>> SVISolver(optax.adam(0.05)).num_steps
     1000
     """
 
     optimizer: optax.GradientTransformation
     num_steps: int = 1000
     tol: float | None = None
-    restarts: int = 1
-    trial_steps: int | None = None
 
     def __post_init__(self) -> None:
         if self.num_steps < 1:
             raise ValueError(f"num_steps: found {self.num_steps}, expected at least 1")
         if self.tol is not None and not self.tol > 0:
             raise ValueError(f"tol: found {self.tol}, expected a positive number or None")
-        check_restarts(self.restarts)
-        if self.trial_steps is not None and not 1 <= self.trial_steps <= self.num_steps:
-            raise ValueError(
-                f"trial_steps: found {self.trial_steps}, expected at least 1 and at most num_steps={self.num_steps}, "
-                "or None"
-            )
-        if self.trial_steps is not None and self.restarts == 1:
-            raise ValueError(
-                f"trial_steps: found {self.trial_steps} with restarts=1, expected it with several starts only"
-            )
 
     quick: ClassVar[bool] = False
 
@@ -75,7 +54,7 @@ class SVISolver:
         """Every guide and objective will do."""
 
     def solve(self, problem: Problem, key: Array, params: Any) -> Solution:
-        """Minimise the objective from the guide's parameters ``params``, and from further key-seeded ones.
+        """Minimise the objective from the guide's parameters ``params`` on.
 
         As in NumPyro's SVI, steps are made on unconstrained numbers.
         """
@@ -86,27 +65,10 @@ class SVISolver:
         def constrain(free: Any) -> Any:
             return {name: transforms[name](value) for name, value in free.items()}
 
-        def loss(free: Any) -> Array:
-            return constrained_loss(constrain(free))
-
-        step = stepper(self.optimizer, loss)
-        trial_steps = self.num_steps if self.trial_steps is None else self.trial_steps
-
-        def descend(params: Any) -> Descent:
-            free = {name: transforms[name].inv(params[name]) for name in transforms}
-            return self._descend(step, self._first(free), 0, trial_steps)
-
-        def free_energy(descent: Descent) -> Array:
-            return loss(descent.state[0])
-
-        descent = best_of(self.restarts, problem, key, params, descend, free_energy, SPREAD)
-        free = descent.state[0]
-        if trial_steps < self.num_steps:
-            descent = self._descend(step, descent, trial_steps, self.num_steps)
-            # With fixed epistemic costs steps may leave a low F_active again, for a fixed point that is higher.
-            fell = loss(descent.state[0]) <= loss(free)
-            free = jax.tree.map(lambda old, new: jnp.where(fell, new, old), free, descent.state[0])
-        iterations, params = descent.step, constrain(free)
+        free = {name: transforms[name].inv(params[name]) for name in transforms}
+        step = stepper(self.optimizer, lambda free: constrained_loss(constrain(free)))
+        descent = self._descend(step, self._first(free))
+        iterations, params = descent.step, constrain(descent.state[0])
         posterior = problem.guide.posterior(problem.world, params, problem.num_steps)
         terms = problem.objective.terms(problem.world, posterior)
         final = sum(terms.values())
@@ -119,18 +81,18 @@ class SVISolver:
         value = jnp.asarray(jnp.inf, history.dtype)
         return Descent(jnp.asarray(0), jnp.asarray(0), value, (params, self.optimizer.init(params)), history)
 
-    def _descend(self, step: Any, descent: Descent, begin: int, end: int) -> Descent:
-        """Make the steps from ``begin`` to ``end``."""
+    def _descend(self, step: Any, descent: Descent) -> Descent:
+        """Make all the steps, or those until F stands still."""
         if self.tol is not None:
-            return self._until(step, descent, end, self.tol)
-        state, values = jax.lax.scan(step, descent.state, length=end - begin)
-        return descent._replace(step=jnp.asarray(end), state=state, history=descent.history.at[begin:end].set(values))
+            return self._until(step, descent, self.tol)
+        state, values = jax.lax.scan(step, descent.state, length=self.num_steps)
+        return descent._replace(step=jnp.asarray(self.num_steps), state=state, history=values)
 
-    def _until(self, step: Any, descent: Descent, end: int, tol: float) -> Descent:
+    def _until(self, step: Any, descent: Descent, tol: float) -> Descent:
         """Step until F stands still."""
 
         def going(descent: Descent) -> Array:
-            return (descent.step < end) & (descent.calm < PATIENCE)
+            return (descent.step < self.num_steps) & (descent.calm < PATIENCE)
 
         def body(descent: Descent) -> Descent:
             i, calm, last, state, history = descent

@@ -498,16 +498,7 @@ def test_roles_in_the_wrong_place() -> None:
         (lambda m: aif.Active(weight=-1.0), "weight: found -1.0, expected"),
         (lambda m: aif.SVISolver(optax.adam(0.1), 0), "num_steps: found 0, expected at least 1"),
         (lambda m: aif.SVISolver(optax.adam(0.1), tol=0.0), "tol: found 0.0, expected a positive number"),
-        (lambda m: aif.SVISolver(optax.adam(0.1), restarts=0), "restarts: found 0, expected at least 1"),
         (lambda m: aif.CoordinateSolver(restarts=0), "restarts: found 0, expected at least 1"),
-        (
-            lambda m: aif.SVISolver(optax.adam(0.1), 10, restarts=2, trial_steps=11),
-            "trial_steps: found 11, expected at least 1 and at most num_steps=10, or None",
-        ),
-        (
-            lambda m: aif.SVISolver(optax.adam(0.1), 10, trial_steps=5),
-            "trial_steps: found 5 with restarts=1, expected it with several starts only",
-        ),
     ],
 )
 def test_unknown_settings(make: Any, message: str) -> None:

@@ -1,0 +1,110 @@
+"""Descents that are looked at on their way, and an agent that can be asked what it would do after any number of steps.
+
+For each maze and objective one compiled descent (:class:`Descent`) serves all beliefs, keys and learning rates; as
+every plan is kept with all its looks, episodes with fewer steps a plan cost nothing more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jax import Array
+
+from npro_aif.acting.agent import Agent
+from npro_aif.acting.episodes import Episode
+from npro_aif.acting.solutions import fingerprint
+from npro_aif.belief import Belief
+from npro_aif.experiments.tasks import Task
+from npro_aif.planning.planner import Planner
+from npro_aif.solvers.svi import stepper
+
+
+class Curve(NamedTuple):
+    """One descent."""
+
+    free_energy: np.ndarray  # (num_steps,) F before every step
+    control: np.ndarray  # (num_steps / every, U) q(u_1) after every few steps
+
+
+class Descent:
+    """Gradient descent as in :class:`npro_aif.SVISolver`, that looks at the plan on its way.
+
+    :param planner: its guide and objective are taken, not its solver.
+    :param horizon: the largest one; with a guide that compiles for each horizon, the only one.
+    :param every: steps between two looks.
+    """
+
+    def __init__(self, planner: Planner, belief: Belief, horizon: int, num_steps: int, every: int):
+        self.program = planner.program(belief, horizon)
+        self.planner, self.horizon = planner, horizon
+        self.num_looks, self.every = num_steps // every, every
+        self._run = jax.jit(self._descend)
+
+    def __call__(self, belief: Belief, key: Array, rate: float, horizon: int | None = None) -> Curve:
+        belief = Belief(*(jnp.asarray(table, float) for table in belief))
+        steps = jnp.asarray(self.horizon if horizon is None else horizon)
+        return Curve(*map(np.asarray, self._run(self.program.fixed, belief, steps, key, rate)))
+
+    def _descend(self, fixed: Any, belief: Belief, horizon: Array, key: Array, rate: Array) -> tuple[Array, Array]:
+        guide, world = self.planner.guide, self.program.bind(fixed, belief, horizon)
+        optimizer = optax.adam(rate)  # the rate is traced, so that all of them run the same code
+        step = stepper(optimizer, guide.loss_function(self.planner.objective, world, self.horizon))
+
+        def look(state: Any, _: None) -> tuple[Any, tuple[Array, Array]]:
+            state, values = jax.lax.scan(step, state, length=self.every)
+            return state, (values, guide.posterior(world, state[0], self.horizon).first_control(world))
+
+        params = guide.first_params(key, world, self.horizon)
+        _, (values, controls) = jax.lax.scan(look, (params, optimizer.init(params)), length=self.num_looks)
+        return values.ravel(), controls
+
+
+class Anytime:
+    """The agent of a row of the tables, with the descents of its plans kept.
+
+    :param agent: plans, and says where each step's descent starts.
+    """
+
+    def __init__(self, task: Task, agent: Agent, num_steps: int, every: int):
+        self.task, self.agent, self.num_steps, self.every = task, agent, num_steps, every
+        self._descents: dict[int, Descent] = {}
+        self._curves: dict[str, Curve] = {}
+
+    def curve(self, belief: Belief, step: int, rate: float) -> Curve:
+        """The descent of the plan from a belief at a step of an episode."""
+        agent = self.agent
+        ahead = agent.steps_ahead(step)
+        name = fingerprint(belief, ahead, step, rate)
+        if name not in self._curves:
+            longest = agent.horizon if agent.planner.guide.any_horizon else ahead
+            if longest not in self._descents:
+                made = Descent(agent.planner, agent.initial_belief, longest, self.num_steps, self.every)
+                self._descents[longest] = made
+            key = jax.random.fold_in(jax.random.key(agent.seed), step)
+            self._curves[name] = self._descents[longest](belief, key, rate, ahead)
+        return self._curves[name]
+
+    def play(self, env: Any, episodes: int, steps: int, rate: float) -> Iterator[tuple[Episode, list[Curve]]]:
+        """Episodes that act after so many steps a plan, one after the other, and their plans' descents.
+
+        :param steps: a multiple of ``every``; the control is the first of the most probable ones.
+        """
+        for seed in range(episodes):
+            observation, info = env.reset(seed=seed)
+            belief, control, over = self.agent.initial_belief, None, False
+            controls: list[int] = []
+            infos, curves, reward, terminated = [info], list[Curve](), 0.0, False
+            while not over:
+                belief = self.agent.filter(belief, control, observation, step=len(controls))
+                curves.append(self.curve(belief, len(controls), rate))
+                control = int(np.argmax(curves[-1].control[steps // self.every - 1]))
+                observation, gained, terminated, truncated, info = env.step(control)
+                reward, over = reward + float(gained), terminated or truncated
+                controls.append(control)
+                infos.append(info)
+            yield Episode(seed, reward, len(controls), terminated, tuple(controls), tuple(infos)), curves
