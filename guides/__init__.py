@@ -2,10 +2,10 @@
 everything, and any guide of a user.
 """
 
-from npro_aif.guides.base import Start, Table, TableGuide
+from npro_aif.guides.base import FACTORS, Start, Table, TableGuide
 from npro_aif.guides.generic import GenericGuide
 from npro_aif.guides.recall import RecallGuide
 from npro_aif.guides.sequence import SequenceGuide
-from npro_aif.guides.temporal import FACTORS, TemporalGuide
+from npro_aif.guides.temporal import TemporalGuide
 
 __all__ = ["FACTORS", "GenericGuide", "RecallGuide", "SequenceGuide", "Start", "Table", "TableGuide", "TemporalGuide"]

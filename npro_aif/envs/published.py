@@ -11,9 +11,9 @@ import functools
 import random
 from typing import Any
 
-from gymnasium import spaces
 from minigrid.core.actions import Actions
 
+from npro_aif.envs import gym
 from npro_aif.envs.doorkey import DoorKey
 from npro_aif.envs.reactivity_maze import CUE, FULL, NAVIGATION, SINK, ReactivityMaze
 from npro_aif.envs.tmaze import TMaze
@@ -118,4 +118,4 @@ class PublishedDoorKey(DoorKey):
 
     def __init__(self, size: int = 8, max_steps: int = 35, render_mode: str | None = None):
         super().__init__(size, max_steps, render_mode)
-        self.action_space = spaces.Discrete(len(self.actions))
+        self.action_space = gym.Discrete(len(self.actions))

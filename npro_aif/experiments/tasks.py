@@ -10,8 +10,6 @@ import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import gymnasium as gym
-
 from npro_aif.acting.episodes import Episode
 from npro_aif.belief import Belief
 from npro_aif.envs import DoorKey, ReactivityMaze, TMaze
@@ -38,7 +36,7 @@ class Task(NamedTuple):
 
     name: str
     model: Callable[..., Any]
-    environment: Callable[[], gym.Env]  # makes one
+    environment: Callable[..., Any]  # makes one
     belief: Belief  # before the first observation
     horizon: int
     max_steps: int  # of an episode

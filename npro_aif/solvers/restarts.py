@@ -54,25 +54,3 @@ def lowest(values: Array) -> tuple[Array, Array]:
     agree = values <= least + AGREEMENT * jnp.maximum(1.0, jnp.abs(least))
     equal = values <= least + 1e-7 * jnp.maximum(1.0, jnp.abs(least))  # but for rounding
     return jnp.argmax(equal), agree.sum()
-
-
-def best_of(
-    restarts: int,
-    problem: Problem,
-    key: Array,
-    params: Any,
-    solve: Callable[[Any], Result],
-    free_energy: Callable[[Result], Array],
-    spread: float = SPREAD,
-) -> Result:
-    """What ``solve`` makes of the start that ends at the lowest F: of ``params`` and of key-seeded others.
-
-    :param restarts: how many starts there are; with one, ``params`` is the only one.
-    :param free_energy: F, (), of what ``solve`` returns.
-    :param spread: as in :func:`every_start`.
-    """
-    if restarts == 1:
-        return solve(params)
-    every = every_start(restarts, problem, key, params, solve, spread)
-    best, _ = lowest(jax.vmap(free_energy)(every))
-    return jax.tree.map(lambda leaf: leaf[best], every)
