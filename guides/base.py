@@ -105,6 +105,7 @@ class TableGuide(ABC):
     scope: str  # over what the epistemic priors run: "sequence" or "temporal"
     checks_beliefs: ClassVar[bool] = False  # whether :meth:`check` looks at the belief, and is called for every plan
     any_horizon: ClassVar[bool] = False  # whether steps beyond a horizon can be masked, so that one function serves all
+    recalls: ClassVar[bool] = False  # whether its policies remember everything, and are found by search
     closed_form: ClassVar[bool] = False  # whether coordinate updates know its factors (see TemporalGuide)
 
     def __init__(self, model: Callable[..., Any], start: Start = START):

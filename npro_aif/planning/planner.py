@@ -30,8 +30,8 @@ from npro_aif.planning.ways import Way
 from npro_aif.program.checks import check_belief, check_beliefs
 from npro_aif.program.program import Program, program_of
 from npro_aif.program.reader import RUNNING
+from npro_aif.solvers import CoordinateSolver, SearchSolver, SVISolver
 from npro_aif.solvers.base import HostSolver, Solver
-from npro_aif.solvers.svi import SVISolver
 
 
 class Planner(Portable):
@@ -40,7 +40,8 @@ class Planner(Portable):
     :param model: a program ``model(belief, horizon=…)``.
     :param guide: a :class:`TemporalGuide` (the default), a :class:`SequenceGuide`, or any NumPyro guide.
     :param objective: :class:`Active` by default.
-    :param solver: :class:`SVISolver` with Adam by default; anything with ``check`` and ``solve``
+    :param solver: by default the closed form where there is one (:class:`CoordinateSolver`; :class:`SearchSolver` with a
+        :class:`RecallGuide`), and otherwise :class:`SVISolver` with Adam; anything with ``check`` and ``solve``
         (:class:`npro_aif.solvers.Solver`), or with ``check`` and ``begin`` as :class:`SearchSolver` has them.
     :param max_horizon: the largest horizon; by default the one that the model declares (``horizon=4`` in its
         signature). With a temporal guide every horizon up to it runs the same compiled code; the other guides compile
@@ -69,7 +70,7 @@ class Planner(Portable):
         self.model = model
         self.guide = _table_guide(model, guide)
         self.objective = Active() if objective is None else objective
-        self.solver = SVISolver(optax.adam(0.05)) if solver is None else solver
+        self.solver = default_solver(self.guide, self.objective) if solver is None else solver
         self.max_horizon = declared_horizon(model) if max_horizon is None else max_horizon
         self.max_parameters = max_parameters
         self.restore()
@@ -282,6 +283,15 @@ class Planner(Portable):
                 make: Any = HostFunctions if hasattr(self.solver, "begin") else Functions
                 self._functions[key] = make(program, self.guide, self.objective, self.solver, num_steps)
             return self._functions[key]
+
+
+def default_solver(guide: TableGuide, objective: Objective) -> Any:
+    """The closed form where there is one, and otherwise gradient steps."""
+    if guide.recalls:
+        return SearchSolver()
+    held = objective.gradient == "fixed" or not objective.epistemic
+    closed = guide.closed_form and objective.closed_form and (held or objective.descends)
+    return CoordinateSolver() if closed else SVISolver(optax.adam(0.05))
 
 
 def _table_guide(model: Callable[..., Any], guide: Any) -> TableGuide:
