@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import runpy
+from pathlib import Path
 from typing import Any
 
 import jax.numpy as jnp
@@ -67,6 +69,11 @@ def switches(objective: Objective) -> dict[str, object]:
 def planner_of_all(model: Any, objective: Objective, solver: Any, horizon: int) -> aif.Planner:
     """A planner that learns every factor."""
     return aif.Planner(model, aif.guides.TemporalGuide(model, aif.guides.FACTORS), objective, solver, horizon)
+
+
+def skeleton(name: str) -> dict[str, Any]:
+    """The names of a skeleton in the documentation, as somebody has them who copied it."""
+    return runpy.run_path(str(Path(__file__).parents[1] / "docs" / "skeletons" / f"{name}.py"), run_name=name)
 
 
 def assert_close(found: object, expected: object, tolerance: float, note: object = "") -> None:

@@ -16,9 +16,9 @@ from numpyro.distributions import constraints
 from numpyro.infer import SVI
 
 import npro_aif as aif
-from npro_aif.guides import Table, TableGuide, TemporalGuide
+from npro_aif.guides import TemporalGuide
 from npro_aif.models import tmaze
-from tests.support import assert_close
+from tests.support import assert_close, skeleton
 
 pytestmark = pytest.mark.usefixtures("quick_compile")
 
@@ -120,22 +120,7 @@ def test_constrained_parameters() -> None:
 # Tables of one's own
 
 
-class Open(TableGuide):
-    """One row of logits for each step: the policy does not look at the state."""
-
-    scope = "temporal"
-    any_horizon = True
-
-    def tables(self, world: Any, num_steps: int) -> dict[str, Table]:
-        shape = (num_steps, world.num_controls)
-        return {"anything": Table("control", ("time", "control"), shape, jax.random.normal)}
-
-    def posterior(self, world: Any, params: Any, num_steps: int) -> Any:
-        logits = jnp.broadcast_to(params["anything"][:, None, :], (num_steps, world.initial.shape[1], 4))
-        return TemporalGuide(self.model, learn=("control",)).posterior(world, {"control_logits": logits}, num_steps)
-
-    def draw(self, world: Any, posterior: Any, num_steps: int) -> None:
-        TemporalGuide(self.model).draw(world, posterior, num_steps)
+Open = skeleton("guide")["Open"]
 
 
 def test_a_table_guide_of_ones_own() -> None:

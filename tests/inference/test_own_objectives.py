@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -12,11 +11,10 @@ import optax
 import pytest
 
 import npro_aif as aif
-from npro_aif.inference.epistemic import EpistemicCosts, EpistemicPriors, epistemic_priors
-from npro_aif.inference.posterior import Part, Terms
+from npro_aif.inference.posterior import Terms
 from npro_aif.models import tmaze
 from tests import oracle
-from tests.support import assert_close, temporal, world_of
+from tests.support import assert_close, skeleton, temporal, world_of
 from tests.worlds import random_temporal, random_world
 
 pytestmark = pytest.mark.usefixtures("quick_compile")
@@ -30,14 +28,8 @@ def planner_of(objective: Any, solver: Any) -> aif.Planner:
     return aif.Planner(tmaze.tmaze, guide, objective, solver, max_horizon=2)
 
 
-@dataclass(frozen=True, eq=False)
-class Taxed(aif.Planning):
-    """Every step to the East costs something."""
-
-    price: float = 0.0
-
-    def combine(self, part: Part, costs: EpistemicCosts | None) -> Terms:
-        return super().combine(part, costs) | {"tax": self.price * part.control()[tmaze.EAST]}
+SKELETON = skeleton("objective")
+Taxed, Curious = SKELETON["Taxed"], SKELETON["Curious"]
 
 
 class TaxedBySum(aif.Planning):
@@ -63,16 +55,6 @@ def test_svi_minimises_what_a_subclass_says(kind: Any) -> None:
 def test_a_closed_form_that_does_not_know_it_is_refused(kind: Any) -> None:
     with pytest.raises(ValueError, match=f"CoordinateSolver: found the objective {kind.__name__}"):
         planner_of(kind(price=100.0), aif.CoordinateSolver())(KEY, tmaze.initial_belief())
-
-
-@dataclass(frozen=True, eq=False)
-class Curious(aif.Active):
-    """Information gain alone: neither the entropy of moves nor ambiguity counts."""
-
-    def priors(self, part: Part) -> EpistemicPriors:
-        priors = epistemic_priors(part, normalize=False, weight=self.weight)
-        nothing = {name: 0 * table for name, table in priors.state.items()}
-        return priors._replace(control=0 * priors.control, state=nothing)
 
 
 @pytest.mark.parametrize("solver", [SVI, aif.CoordinateSolver()], ids=["svi", "coordinate"])

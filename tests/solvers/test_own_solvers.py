@@ -1,9 +1,8 @@
-"""A solver as a user would write it: the protocol is all that a planner asks for."""
+"""A solver as a user would write it (the skeleton of the documentation): the protocol is all that is asked for."""
 
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -13,35 +12,14 @@ import pytest
 
 import npro_aif as aif
 from npro_aif.models import tmaze
-from npro_aif.solvers import Problem, Solution, SolverInfo
+from tests.support import skeleton
 
 pytestmark = pytest.mark.usefixtures("quick_compile")
 
 KEY = jax.random.key(0)
 
 
-@dataclass(frozen=True)
-class Lottery:
-    """The best of some random starts."""
-
-    tickets: int = 64
-
-    def check(self, problem: Problem) -> None:
-        if not problem.guide.any_horizon:
-            raise ValueError("Lottery: found a guide of one horizon, expected a TemporalGuide")
-
-    def solve(self, problem: Problem, key: Any, params: Any) -> Solution:
-        world, guide, objective, num_steps = problem
-
-        def draw(key: Any) -> Any:
-            first = guide.first_params(key, world, num_steps)
-            return objective.free_energy(world, guide.posterior(world, first, num_steps)), first
-
-        values, tickets = jax.vmap(draw)(jax.random.split(key, self.tickets))
-        best = jax.tree.map(lambda leaf: leaf[jnp.argmin(values)], tickets)
-        posterior = guide.posterior(world, best, num_steps)
-        info = SolverInfo(jnp.asarray(self.tickets), jnp.asarray(False), jnp.asarray(0))
-        return Solution(posterior, values.at[-1].set(values.min()), objective.terms(world, posterior), info, best)
+Lottery = skeleton("solver")["Lottery"]
 
 
 def test_a_solver_of_ones_own() -> None:
