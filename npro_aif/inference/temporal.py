@@ -147,10 +147,7 @@ def flow(
     """
     policy = jnp.exp(control)
     total = before.sum()
-    if after is not None and not loop.closed:
-        arrived = after
-    else:
-        arrived = kept(loop.move(state, before, policy), total)
+    arrived = after if after is not None and not loop.closed else kept(loop.move(state, before, policy), total)
     if after is None:
         after = kept(loop.remember(arrived, observation), total) if loop.closed else arrived
     return Flow(before, loop.seen(sum_last(before)), policy, loop.by_row(policy), arrived, after)
