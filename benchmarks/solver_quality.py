@@ -13,10 +13,12 @@ from __future__ import annotations
 
 import argparse
 import itertools
+import json
 import os
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, NamedTuple
 
 os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} --xla_cpu_use_fusion_emitters=false".strip()
@@ -161,8 +163,8 @@ def draw(structure: Structure, seed: int) -> tuple[Callable[..., None], aif.Beli
 class Outcome(NamedTuple):
     """What one objective came to in one world."""
 
-    starts: np.ndarray  # (STARTS,) F of each start
-    settled: np.ndarray  # (STARTS,)
+    starts: list[float]  # F of each start
+    settled: list[bool]
     rise: float  # the largest rise of F from sweep to sweep
     best: float  # the lowest F that anybody found
 
@@ -214,48 +216,61 @@ def measure(functions: Measured, world: World, key: jax.Array, *, svi: bool) -> 
     if functions.listed is not None:
         candidates.append(float(functions.listed(world)))
     rise = float(np.diff(history, axis=1).max())
-    return Outcome(history[:, -1], np.asarray(solution.info.converged), rise, min(candidates))
+    return Outcome(history[:, -1].tolist(), np.asarray(solution.info.converged).tolist(), rise, min(candidates))
 
 
 def report(name: str, outcomes: list[Outcome], counts: tuple[int, ...] = COUNTS) -> list[str]:
     """A line for each number of starts."""
+    values, settled = (np.array([getattr(o, field) for o in outcomes]) for field in ("starts", "settled"))
     lines = []
     for count in counts:
-        gaps = np.array([o.starts[:count].min() - o.best for o in outcomes])
-        settled = np.mean([o.settled[o.starts[:count].argmin()] for o in outcomes])
+        gaps = values[:, :count].min(1) - np.array([o.best for o in outcomes])
+        kept = settled[np.arange(len(values)), values[:, :count].argmin(1)]
         lines.append(
             f"{name}, {count:2d} starts: above in {(gaps > ABOVE).mean():6.1%}, by {gaps.mean():.4f} on average "
-            f"(at most {gaps.max():.3f}); settled {settled:.0%}"
+            f"(at most {gaps.max():.3f}); settled {kept.mean():.0%}"
         )
-    rises = max(o.rise for o in outcomes)
-    every = np.mean([o.settled.mean() for o in outcomes])
-    lines.append(
-        f"{name}: {every:.1%} of all {len(outcomes) * STARTS} starts settled; the largest rise of F {rises:.1e}"
-    )
+    rise = max(o.rise for o in outcomes)
+    lines.append(f"{name}: {settled.mean():.1%} of all {settled.size} starts settled; F rose by {rise:.0e} at most")
     return lines
 
 
 def run(
-    names: list[str], learn: tuple[str, ...], worlds: int, *, svi: bool = True, spread: float | None = None,
-    solver: Any = None, structures: tuple[Structure, ...] = STRUCTURES,
-) -> dict[str, list[Outcome]]:  # fmt: skip
-    """The outcomes of every objective in ``worlds`` worlds of each structure."""
-    solver = aif.CoordinateSolver(restarts=STARTS) if solver is None else solver
+    names: list[str],
+    learn: tuple[str, ...],
+    worlds: int,
+    *,
+    svi: bool = True,
+    spread: float | None = None,
+    structures: tuple[Structure, ...] = STRUCTURES,
+    kept: Path | None = None,
+) -> dict[str, list[Outcome]]:
+    """The outcomes of every objective in ``worlds`` worlds of each structure.
+
+    :param kept: a file in which what is done is kept, so that the same call goes on where it was stopped.
+    """
+    solver = aif.CoordinateSolver(restarts=STARTS)
+    lines = kept.read_text().splitlines() if kept is not None and kept.exists() else []
+    done = {tuple(row["case"]): Outcome(*row["outcome"]) for row in map(json.loads, lines)}
     outcomes: dict[str, list[Outcome]] = {name: [] for name in names}
     begin = time.perf_counter()
     for number, structure in enumerate(structures):
         if (structure.hidden > 1 or structure.memory) and set(learn) & {"state", "observation"}:
             continue
         own = structure if spread is None else structure._replace(spread=spread)
-        functions: dict[str, Measured] = {}
-        for i in range(worlds):
-            model, belief = draw(own, 1000 * number + i)
-            world = world_of(model, belief, own.horizon)
-            for name in names:
-                if name not in functions:
-                    functions[name] = measured(model, own, OBJECTIVES[name], learn, solver)
-                outcome = measure(functions[name], world, jax.random.key(i), svi=svi)
-                outcomes[name].append(outcome)
+        for name in names:
+            functions: Measured | None = None
+            for i in range(worlds):
+                case = name, repr(own), i, ",".join(learn), svi
+                if case not in done:
+                    model, belief = draw(own, 1000 * number + i)
+                    functions = functions or measured(model, own, OBJECTIVES[name], learn, solver)
+                    world = world_of(model, belief, own.horizon)
+                    done[case] = measure(functions, world, jax.random.key(i), svi=svi)
+                    if kept is not None:
+                        with kept.open("a") as file:
+                            file.write(json.dumps({"case": case, "outcome": done[case]}) + "\n")
+                outcomes[name].append(done[case])
         took = time.perf_counter() - begin
         print(f"{number + 1} of {len(structures)} structures, {took:.0f} s", file=sys.stderr, flush=True)
     return outcomes
@@ -268,11 +283,14 @@ def main() -> None:
     parser.add_argument("--objectives", default="active,fixed,planning,marginal")
     parser.add_argument("--spread", type=float, help="the standard deviation of preferences (2)")
     parser.add_argument("--no-svi", action="store_true", help="leave the gradient descents out")
+    parser.add_argument("--out", type=Path, help="keep what is done in this file, and go on from it")
     arguments = parser.parse_args()
     jax.config.update("jax_disable_most_optimizations", True)  # the time goes into compiling
     names = arguments.objectives.split(",")
     learn = tuple(arguments.learn.split(","))
-    outcomes = run(names, learn, arguments.worlds, svi=not arguments.no_svi, spread=arguments.spread)
+    outcomes = run(
+        names, learn, arguments.worlds, svi=not arguments.no_svi, spread=arguments.spread, kept=arguments.out
+    )
     print(f"{len(outcomes[names[0]])} worlds, learned: {', '.join(learn)}")
     for name in names:
         print("\n".join(report(name, outcomes[name])))

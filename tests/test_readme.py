@@ -28,3 +28,11 @@ def test_the_program_on_what_the_policy_sees(capsys: pytest.CaptureFixture[str])
     printed = capsys.readouterr().out
     assert printed.startswith("2.72\n")
     assert re.search(r"heard=4\s+0.373  open left\s+tiger=right 0.97", printed)
+
+
+@pytest.mark.usefixtures("quick_compile")
+def test_the_two_traps_and_their_remedies(capsys: pytest.CaptureFixture[str]) -> None:
+    page = README.parent / "docs" / "modelling.md"
+    code = "\n".join(re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL))
+    exec(compile(code, str(page), "exec"), {})
+    assert capsys.readouterr().out.splitlines() == ["the coin", "the quiet room", "the wall", "the meter"]

@@ -147,8 +147,7 @@ def flow(
     """
     policy = jnp.exp(control)
     total = before.sum()
-    known = after is not None and not loop.closed
-    arrived = after if known else kept(loop.move(state, before, policy), total)  # type: ignore[arg-type]
+    arrived = after if after is not None and not loop.closed else kept(loop.move(state, before, policy), total)
     if after is None:
         after = kept(loop.remember(arrived, observation), total) if loop.closed else arrived
     return Flow(before, loop.seen(sum_last(before)), policy, loop.by_row(policy), arrived, after)

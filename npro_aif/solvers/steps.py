@@ -70,7 +70,7 @@ class Mirror(NamedTuple):
     def state(self, kernel: Transition, cost: Array, old: Transition) -> tuple[Transition, Array]:
         held = log_ratio(old.table(), kernel.table())
         moved = kernel.learned((1 - self.share) * held - self.share * (cost - cost.min(-1, keepdims=True)))
-        return moved, moved.divergence(kernel) + moved.expect(cost)  # type: ignore[return-value, attr-defined]
+        return moved, moved.divergence(kernel) + moved.expect(cost)  # type: ignore[return-value]
 
     def parameter(self, prior: Array, cost: Array, old: Array) -> Array:
         held = log_ratio(old, prior)
