@@ -47,10 +47,11 @@ class Game:
         self.names = np.zeros(0, np.uint64)  # of each class
         self.members = np.zeros(0, int)  # one hypothesis of each class
         self.layers: list[Branching] = []  # by kind, over classes
+        self.certain_moves = True  # whether every control leads to one state
         self.values: list[np.ndarray] = [np.zeros(0)]  # by steps left, (C,) the perfect-information cost
         self.frame: World  # some parameters of the world, as NumPy tables: what a policy sees and remembers
         self._whole: World | None = None  # of a world that is not large, with all parameters
-        self._patience: dict[tuple[int, int], float] = {}
+        self._patience: dict[int, float] = {}  # by steps left
         self._plain: dict[int, Branching] = {}
 
     def fits(self, marks: Sequence[bytes]) -> bool:
@@ -71,11 +72,6 @@ class Game:
         if kind not in self._plain:
             self._plain[kind] = Branching(self.steps[kind])
         return self._plain[kind]
-
-    @property
-    def certain_moves(self) -> bool:
-        """Whether every control leads to one state."""
-        return all(layer.step.chance is None for layer in self.layers)
 
     # --- Beliefs ---
 
@@ -166,6 +162,7 @@ class Game:
                 )
             )
         self.layers = [Branching(step) for step in layers]
+        self.certain_moves = all(layer.step.chance is None for layer in self.layers)
         self._patience, self._plain = {}, {}
         known = len(self.values[0])
         fresh = np.arange(known, len(member))
@@ -194,26 +191,28 @@ class Game:
         waiting costs, where (h,u) was the policy's last move, to h'. The most of it over all moves, for the best e, is
         what is returned.
         """
-        if left < 2:
-            return math.inf
+        if left not in self._patience:
+            self._patience[left] = self._least_wait(left)
+        return self._patience[left]
+
+    def _least_wait(self, left: int) -> float:
         kinds = {self.kinds[mark] for mark in self.marks[1:left]}
-        if len(kinds) > 1:
+        if len(kinds) != 1:
             return math.inf
-        pair = self.kinds[self.marks[0]], kinds.pop()
-        if pair not in self._patience:
-            last, before = (self.layers[kind].step for kind in pair)
+        if left > 2:
+            return self.patience(2)
+        last, before = (self.layer(steps).step for steps in (1, 2))
+        with np.errstate(invalid="ignore"):
+            saved = np.where(np.isfinite(last.cost), last.cost - before.cost, math.inf)  # (C, U)
+        worst = math.inf
+        for control in range(last.cost.shape[1]):
+            ahead = last.cost[before.to, control]  # (C, U, J)
+            if before.chance is not None:
+                ahead = np.where(before.chance > 0, ahead, -math.inf)
             with np.errstate(invalid="ignore"):
-                saved = np.where(np.isfinite(last.cost), last.cost - before.cost, math.inf)  # (C, U)
-            worst = math.inf
-            for control in range(last.cost.shape[1]):
-                ahead = last.cost[before.to, control]  # (C, U, J)
-                if before.chance is not None:
-                    ahead = np.where(before.chance > 0, ahead, -math.inf)
-                with np.errstate(invalid="ignore"):
-                    more = ahead.max(-1) - saved
-                worst = min(worst, float(np.where(np.isposinf(saved), -math.inf, more).max()))
-            self._patience[pair] = worst
-        return self._patience[pair]
+                more = ahead.max(-1) - saved
+            worst = min(worst, float(np.where(np.isposinf(saved), -math.inf, more).max()))
+        return worst
 
     def blind(self, support: np.ndarray, weight: np.ndarray, left: int) -> tuple[float, tuple[int, ...]]:
         """The better of two control sequences done blindly: what it costs, and the sequence.

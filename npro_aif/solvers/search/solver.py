@@ -202,8 +202,10 @@ class Searches:
     def _of(self, belief: Belief, horizon: int, marks: list[bytes]) -> AndOrSearch:
         """The search that these steps belong to: the last one, or a new one."""
         search = self._search
-        if search is None or not search.game.fits(marks) or search.information.size > MOST_REMEMBERED:
+        if search is None or not search.game.fits(marks):
             search = self._search = AndOrSearch(Game(self.program, belief, horizon, marks))
+        elif search.information.size > MOST_REMEMBERED:
+            search = self._search = AndOrSearch(search.game)
         search.game.extend(marks)
         return search
 
