@@ -121,7 +121,7 @@ def odd(**methods: Callable[..., Any]) -> Program:
 
 def plain(**methods: Callable[..., Any]) -> Program:
     """As :func:`odd`, for replacements that do not need the parts."""
-    return odd(**{name: (lambda build: lambda self, *args: build(*args))(build) for name, build in methods.items()})
+    return odd(**{name: staticmethod(build) for name, build in methods.items()})
 
 
 # --- The families ---

@@ -268,9 +268,7 @@ def preference(name: str, log_factor: ArrayLike) -> None:
         log = jnp.asarray(log_factor)
     except (TypeError, ValueError) as error:
         raise ModelError(f"preference '{name}': found {log_factor!r}, expected a number") from error
-    if not (jnp.issubdtype(log.dtype, jnp.number) or log.dtype == bool) or jnp.issubdtype(
-        log.dtype, jnp.complexfloating
-    ):
+    if not (log.dtype == bool or jnp.issubdtype(log.dtype, jnp.integer) or jnp.issubdtype(log.dtype, jnp.floating)):
         raise ModelError(f"preference '{name}': found {log.dtype}, expected real numbers")
     unit = Unit(log)  # as of numpyro.factor, with a role
     infer = {"is_auxiliary": True, ROLE: Role("preference", name)}
@@ -356,9 +354,16 @@ def _sample(full_name: str, fn: dist.Distribution, infer: dict[str, Any], obs: A
     if reader is None:
         return numpyro.sample(full_name, fn, obs=obs, infer=infer)
     reader.expect(full_name)
-    value = numpyro.sample(full_name, fn, obs=obs, infer=infer)
+    value = numpyro.sample(full_name, fn, obs=obs, infer=infer, rng_key=unused_key())
     reader.arrived(full_name)
     return value
+
+
+@functools.cache
+def unused_key() -> Array:
+    """A key for a site whose value is given: a ``seed`` handler would otherwise make one, and keep what is traced."""
+    with jax.ensure_compile_time_eval():
+        return jax.random.key(0)
 
 
 def _check_name(what: str, name: object) -> None:

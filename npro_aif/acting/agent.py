@@ -220,7 +220,8 @@ class Agent(Portable):
             return self.horizon
         if step >= self.max_steps:
             raise ValueError(
-                f"act: found step {step} of an episode, expected at most max_steps={self.max_steps}; begin another with reset()"
+                f"act: found {step} steps done in an episode of max_steps={self.max_steps}, expected fewer; begin "
+                "another with reset()"
             )
         return min(self.horizon, self.max_steps - step)
 

@@ -33,7 +33,7 @@ class Situation(NamedTuple):
 
     belief: Belief
     control: int | None  # the last one, flat; None before the first
-    observation: Any  # what was observed, by site or as an index; an empty dict for nothing
+    observation: Any  # what was observed, by site or as an index; None for nothing
     plan: Plan | None  # the one made one step earlier, to start from
 
 

@@ -87,9 +87,9 @@ class Filter(Portable):
             if not ignore_impossible:
                 when = "" if step is None else f" at step {step}"
                 raise ImpossibleObservation(
-                    f"site '{site.name}'{when}: observed {site.label(value)}{f' ({value})' * bool(site.labels)}, to which "
-                    "the model gives probability zero under the current belief; ignore_impossible=True leaves such an "
-                    "observation out"
+                    f"site '{site.name}'{when}: observed {site.label(value)}{f' ({value})' * bool(site.labels)}, to "
+                    "which the model gives probability zero under the current belief; ignore_impossible=True leaves "
+                    "such an observation out"
                 )
             seen = np.where(np.arange(len(seen)) == first, np.int32(UNSEEN), seen)  # and all the others again
 

@@ -28,7 +28,7 @@ from npro_aif.inference.sequence import SequencePosterior, check_open, mass, mas
 from npro_aif.language import default_horizon
 from npro_aif.numerics import divide, mul_log, neg_entropy, normalize, safe_log
 from npro_aif.program.program import program_of
-from npro_aif.program.reader import num_categories
+from npro_aif.program.rows import num_categories
 from npro_aif.program.signature import Signature
 from npro_aif.sizes import MOST_ENUMERATED_SITES
 from npro_aif.tables.dense import DenseEmission

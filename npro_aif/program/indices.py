@@ -53,7 +53,7 @@ class Watch:
         values: dict[Any, Any] = dict(zip(jaxpr.constvars, consts, strict=True))
         values |= zip(jaxpr.invars, arguments, strict=True)
         marked = {v: mark for v, mark in zip(jaxpr.invars, marks, strict=True) if mark is not None}
-        made = {}  # by variable, the equation that it comes from
+        made: dict[Any, Any] = {}  # by variable, the equation that it comes from
 
         def value(v: Any) -> Any:
             return v.val if isinstance(v, jax.extend.core.Literal) else values[v]

@@ -12,6 +12,7 @@ from typing import Any
 
 import jax
 import jax.extend
+import jax.numpy as jnp
 import numpy as np
 
 from npro_aif.errors import ModelError
@@ -80,7 +81,8 @@ def _add_param(digest: Any, value: Any) -> None:
 
 
 def _add_array(digest: Any, value: Any) -> None:
-    array = np.asarray(value)
+    is_key = isinstance(value, jax.Array) and jnp.issubdtype(value.dtype, jax.dtypes.prng_key)
+    array = np.asarray(jax.random.key_data(value) if is_key else value)
     digest.update(f"{array.dtype}{array.shape}".encode())
     digest.update(np.ascontiguousarray(array).tobytes())
 
@@ -89,6 +91,6 @@ def check_constants(closed: Any) -> None:
     """Refuse a program whose tables are values that JAX is tracing: they would be frozen."""
     if any(isinstance(const, jax.core.Tracer) for const in closed.consts):
         raise ModelError(
-            "model: found a table whose numbers are traced (inside jax.jit, grad or vmap), expected numbers; a belief may "
-            "be traced, the tables of a model may not"
+            "model: found a table whose numbers are traced (inside jax.jit, grad or vmap), expected numbers; a belief "
+            "may be traced, the tables of a model may not"
         )

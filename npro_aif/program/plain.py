@@ -2,8 +2,8 @@
 
 The program is run as anybody would run it, with scalars, under NumPyro's own handlers, for some dozens of random
 trajectories at the first two steps and the last. Every row of every site, every preference and every memory must be
-the tables' own; so a step that reads something else than its carry, an index that broadcasts wrongly, or a variable that
-changes from call to call shows.
+the tables' own; so a step that reads something else than its carry, an index that broadcasts wrongly, or a variable
+that changes from call to call shows.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from numpyro.primitives import Messenger
 
 from npro_aif.belief import Belief
 from npro_aif.errors import ModelError
-from npro_aif.language import ROLE, SLICE, clock, sensing
+from npro_aif.language import ROLE, SLICE, clock, read_by, sensing
 from npro_aif.numerics import is_concrete
 from npro_aif.program.axes import (
     CONTROL,
@@ -57,6 +57,14 @@ class Steps(Messenger):
                 with clock(t):
                     carry = step(carry, t)
             msg["value"] = carry
+
+
+class Silent:
+    """Reads nothing: sites are drawn as where a program is read."""
+
+    def expect(self, full_name: str) -> None: ...
+
+    def arrived(self, full_name: str) -> None: ...
 
 
 class Found(NamedTuple):
@@ -101,9 +109,17 @@ def run_plainly(
 
     steps = Steps(times_of(num_steps))
     past = {"elapsed": 0} if takes_elapsed(model) else {}
-    with RUNNING, sensing(), block(), numpyro.validation_enabled(False):
-        with steps, trace() as sites, substitute(substitute_fn=chosen):
-            model(belief, horizon=num_steps, **past)
+    with (
+        RUNNING,
+        sensing(),
+        read_by(Silent()),
+        numpyro.validation_enabled(False),
+        block(),
+        steps,
+        trace() as sites,
+        substitute(substitute_fn=chosen),
+    ):
+        model(belief, horizon=num_steps, **past)
     if is_concrete(steps.count) and steps.count != num_steps:
         raise ModelError(
             f"rollout: found {steps.count} steps for a horizon of {num_steps}, expected the model's argument 'horizon'"
@@ -256,11 +272,12 @@ def _equal(own: np.ndarray, other: np.ndarray) -> bool:
 def _differs(what: str, t: int) -> ModelError:
     if t == 1:
         return ModelError(
-            f"{what}: an index broadcasts wrongly: found other numbers for arrays of site values than for single values "
-            "(or the program says something else every time), expected TABLE[x, u] with the outcome last, not TABLE[:, x]"
+            f"{what}: an index broadcasts wrongly: found other numbers for arrays of site values than for single "
+            "values (or the program says something else every time), expected TABLE[x, u] with the outcome last, not "
+            "TABLE[:, x]"
         )
     return ModelError(
-        f"{what}: found other numbers at step {t} under plain NumPyro than the tables say, expected a step that reads its "
-        "carry, its time and what was drawn in it, and nothing else that changes from step to step (the present state "
-        "x_0, a counter, an earlier observation)"
+        f"{what}: found other numbers at step {t} under plain NumPyro than the tables say, expected a step that reads "
+        "its carry, its time and what was drawn in it, and nothing else that changes from step to step (the present "
+        "state x_0, a counter, an earlier observation)"
     )

@@ -7,6 +7,7 @@ depend on θ either, and :meth:`Program.bind` evaluates the rest for the θ that
 from __future__ import annotations
 
 import collections
+import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -114,6 +115,7 @@ class Program(Portable):
         :param control: the only control that will be asked for, (), flat: tables that are evaluated here, as those of
             a large world are, then have no axis for it.
         """
+        self._check_unchanged()
         values, tables = fixed.values, fixed.tables
         if theta is not None:
             values, tables = values | self._values(THETA, theta), tables.select(theta)
@@ -186,8 +188,8 @@ class Program(Portable):
 
     def _traced(self, arguments: tuple[Any, ...]) -> tuple[Any, Any, Reading]:
         readings: list[Reading] = []
-        make = jax.make_jaxpr(lambda *a: self._outputs(*a, readings=readings), return_shape=True)
-        closed, shapes = make(*arguments)
+        outputs = functools.partial(self._outputs, readings=readings)
+        closed, shapes = jax.make_jaxpr(outputs, return_shape=True)(*arguments)
         check_constants(closed)
         return closed, shapes, readings[0]
 
@@ -209,6 +211,7 @@ class Program(Portable):
     def freeze(self, trace: Trace) -> None:
         """Evaluate what was traced, check its numbers, and keep what depends on neither belief nor horizon."""
         self.content, self.sample = trace.content, trace.sample
+        self.precision = str(jnp.result_type(float))
         with jax.core.eval_context():
             watch = Watch()
 
@@ -219,22 +222,22 @@ class Program(Portable):
 
             arguments = jax.tree.leaves(trace.arguments)
             leaves, strays, found = jax.jit(evaluate)(arguments, trace.assignment)
-            outputs: Outputs = jax.tree.unflatten(jax.tree.structure(trace.outputs), leaves)
+            outputs: Any = jax.tree.unflatten(jax.tree.structure(trace.outputs), leaves)
             reading = _with_numbers(trace.reading, outputs)
             self._check_steps(trace)
             self._check_indices(trace, arguments, leaves, strays, watch)
             check_preferences(reading)
             check_rows(reading)
+            check_carry(reading, self.signature)
             every = np.arange(self.signature.num_parameters, dtype=np.int32)
             theta = every if self.sample is None else self.sample
             Comparison(self.signature, reading, found, theta).check(trace.assignment, self.num_steps)
-            check_carry(reading, self.signature)
             check_loop(outputs.world)
             self.given = any(draw.fixed for draw in reading.draws)
             varies = jax.tree.unflatten(
                 jax.tree.structure(trace.outputs), depends_on_first(trace.slice.jaxpr, CHANGING)
             )
-            by_belief: Outputs = jax.tree.unflatten(
+            by_belief: Any = jax.tree.unflatten(
                 jax.tree.structure(trace.outputs), depends_on_first(trace.slice.jaxpr, len(Belief._fields))
             )
             self.looks_at_belief = any(jax.tree.leaves(by_belief.world._replace(parameter=None, initial=None)))
@@ -245,6 +248,14 @@ class Program(Portable):
             values = jax.device_put(enumerated_values(self.signature, every))
             self.fixed = Fixed(fixed.prepared(), values, trace.arguments[-1])
             self.restore()
+
+    def _check_unchanged(self) -> None:
+        """Refuse to mix what was read with a program that has changed since; called where code is compiled only."""
+        if str(jnp.result_type(float)) == self.precision and self.trace().content != self.content:
+            raise ModelError(
+                "model: found that the program has changed since it was read (a global table, an attribute), expected "
+                "the same; make a new Planner (or Filter), which reads it anew"
+            )
 
     def _check_steps(self, trace: Trace) -> None:
         """Refuse a rollout of another length than the horizon, at any horizon."""
@@ -258,7 +269,8 @@ class Program(Portable):
             steps = jax.core.eval_jaxpr(jaxpr, trace.slice.consts, *leaves)[place]
             if int(steps) != horizon:
                 raise ModelError(
-                    f"rollout: found {int(steps)} steps for a horizon of {horizon}, expected the model's argument 'horizon'"
+                    f"rollout: found {int(steps)} steps for a horizon of {horizon}, expected the model's argument "
+                    "'horizon'"
                 )
 
     def _check_indices(
@@ -278,8 +290,8 @@ class Program(Portable):
         names += [f"memory '{m.name}'" for m in trace.reading.memories]
         what = names[number] if number < len(names) else "rollout"
         raise ModelError(
-            f"{what}: found an index that leaves its table of shape {lookup.shape}{where_written(lookup)}; expected indices "
-            "in range, or jnp.where around what must not be looked up, or a mode= of its own"
+            f"{what}: found an index that leaves its table of shape {lookup.shape}{where_written(lookup)}; expected "
+            "indices in range, or jnp.where around what must not be looked up, or a mode= of its own"
         )
 
     def check_at(self, belief: Belief, horizon: int | Array, elapsed: Any = 0) -> None:
@@ -382,8 +394,8 @@ def _with_numbers(reading: Reading, outputs: Outputs) -> Reading:
 def _check_finite(name: str, table: Any) -> None:
     if not np.isfinite(np.asarray(table)).all():
         raise ModelError(
-            f"preference '{name}': found what is not a finite number at this belief, expected finite numbers (use a large "
-            "negative one for what must not be)"
+            f"preference '{name}': found what is not a finite number at this belief, expected finite numbers (use a "
+            "large negative one for what must not be)"
         )
 
 

@@ -11,7 +11,6 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro
@@ -22,7 +21,7 @@ from numpyro.primitives import _PYRO_STACK, Messenger
 
 from npro_aif.belief import Belief
 from npro_aif.errors import ModelError
-from npro_aif.language import ROLE, SLICE, Role, check_horizon, clock, read_by, sensing
+from npro_aif.language import ROLE, SLICE, Role, check_horizon, clock, read_by, sensing, unused_key
 from npro_aif.numerics import is_concrete
 from npro_aif.program.rows import SOUND, Rows, check_distribution, fix_outcome, num_categories, probability_rows, rows
 
@@ -141,8 +140,6 @@ class Reader(Messenger):
             case "sample" if self._probing:
                 self._probe = dict(msg)
                 msg["value"] = jnp.asarray(0)
-            case "prng_key" if self._probing:  # of a handler that hides a site
-                msg["value"] = jax.random.key(0)
             case "sample":
                 self._sample(msg)
             case "joint_draw":
@@ -156,8 +153,6 @@ class Reader(Messenger):
                     f"param '{msg['name']}': found numpyro.param in the model, expected a number; give it one by "
                     f"numpyro.handlers.substitute(model, data={{'{msg['name']}': …}}), or make it an aif.parameter"
                 )
-            case "prng_key" if self._expected is not None:
-                raise _hidden(self._expected)
             case "prng_key":
                 raise ModelError(
                     "model: found numpyro.prng_key, chance outside of its sites, expected a site with a role"
@@ -300,7 +295,7 @@ class Reader(Messenger):
             return None
         self._probing, self._probe = True, None
         try:
-            numpyro.sample(full_name, fn, infer=infer)
+            numpyro.sample(full_name, fn, infer=infer, rng_key=unused_key())
         finally:
             self._probing = False
         if self._probe is None:

@@ -54,7 +54,7 @@ def test_equals_enumeration(seed: int, x64: None, quick_compile: None) -> None:
                 expected = enumerated(world, control, seen)
             expected = expected / expected.sum()
             observation = {names[site]: value for site, value in seen.items()}
-            found = aif.update_belief(world.model, belief, control, observation)
+            found = aif.update_belief(world.model, belief, control, observation or None)
             joint = np.asarray(found.parameter)[:, None] * np.asarray(found.state)
             np.testing.assert_allclose(joint, expected, atol=1e-12, err_msg=world.description)
             np.testing.assert_allclose(np.asarray(found.state).sum(-1), 1, atol=1e-12)

@@ -143,7 +143,7 @@ def test_impossible_observations_in_parts(lower: Callable[[], None]) -> None:
     assert_close(found.parameter, expected, 1e-6)
     assert np.isfinite(np.asarray(found.state)).all()
     with pytest.raises(aif.ModelError, match="belief: found no state and parameter of positive probability"):
-        update(aif.Belief(belief.parameter, 0 * belief.state), None, {}, ignore_impossible=True)
+        update(aif.Belief(belief.parameter, 0 * belief.state), None, None, ignore_impossible=True)
 
 
 def test_many_sites_do_not_underflow(lower: Callable[[], None]) -> None:
