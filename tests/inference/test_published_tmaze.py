@@ -98,11 +98,12 @@ def test_the_papers_active_leaves_the_cue() -> None:
 @pytest.mark.parametrize(
     ("model", "expected"),
     [
-        pytest.param(with_shortcut, (0.434, 0.240, 0.086, 0.240), marks=pytest.mark.slow),
+        (with_shortcut, (0.434, 0.240, 0.086, 0.240)),
         (tmaze, (0.508, 0.213, 0.065, 0.213)),
     ],
     ids=["code", "text"],
 )
+@pytest.mark.slow
 def test_marginal_goes_ahead_without_looking(model: Any, expected: tuple[float, ...]) -> None:
     np.testing.assert_allclose(first_control(model, aif.Marginal(), "all"), expected, atol=0.01)
 
