@@ -13,7 +13,9 @@ from npro_aif.numerics import is_concrete
 from npro_aif.program.axes import CONTROL, FIRST_OBSERVATION, MEMORY, NEXT, STATE, TIME, axis_name
 from npro_aif.program.reader import Memory, Reading
 from npro_aif.program.signature import Signature, join, split
-from npro_aif.tables.loop import ClosedLoop, Loop, OpenLoop
+from npro_aif.tables.closed_loop import ClosedLoop
+from npro_aif.tables.loop import Loop
+from npro_aif.tables.open_loop import OpenLoop
 from npro_aif.tables.world import World
 
 REMEDY = "a memory is made of its old content, visible states, the control and planned observations"
