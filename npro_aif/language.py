@@ -5,15 +5,11 @@ A model is an ordinary NumPyro program. Every role is a ``numpyro.sample`` site 
 sites ``u_1, x_1, y_1, u_2, …`` unless a handler (see :mod:`npro_aif.program.reader`) reads the step just once.
 """
 
-import contextlib
-import functools
 import inspect
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextvars import ContextVar
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro
@@ -25,56 +21,12 @@ from numpyro.primitives import _PYRO_STACK, apply_stack
 
 from npro_aif.distributions import DeterministicCategorical as DeterministicCategorical  # a part of the language
 from npro_aif.errors import ModelError
-from npro_aif.numerics import is_concrete, normalize
-
-ROLE = "npro_aif"  # the key of a site's Role in its `infer` dictionary
-SLICE = "t"  # the clock's reading while one step stands for all times
-
-
-class Role(NamedTuple):
-    """What a site is in the planning problem."""
-
-    kind: str  # "parameter", "state", "control", "observation", "sensor" (one with plan=False) or "preference"
-    site: str  # the name that the user gave, without the time index
-    labels: tuple[str, ...] | None = None
-    hidden: bool | None = None  # of a state: whether the policy does not see it
-
-
-class Expecting(Protocol):
-    """What reads a program: it is told of every site before, and after, the site is drawn."""
-
-    def expect(self, full_name: str) -> None: ...
-
-    def arrived(self, full_name: str) -> None: ...
-
-
-_CLOCK: ContextVar[int | str] = ContextVar("npro_aif_clock", default=0)
-_SENSING: ContextVar[bool] = ContextVar("npro_aif_sensing", default=False)
-_READER: ContextVar[Expecting | None] = ContextVar("npro_aif_reader", default=None)
-
-
-@contextlib.contextmanager
-def _set(variable: ContextVar, value: Any) -> Iterator[None]:
-    token = variable.set(value)
-    try:
-        yield
-    finally:
-        variable.reset(token)
-
-
-def clock(value: int | str) -> contextlib.AbstractContextManager[None]:
-    """Let the sites drawn inside carry the time index ``value``."""
-    return _set(_CLOCK, value)
-
-
-def read_by(reader: Expecting | None) -> contextlib.AbstractContextManager[None]:
-    """Tell ``reader`` of the sites drawn inside: it then knows of those that a handler hides from it."""
-    return _set(_READER, reader)
-
-
-def sensing() -> contextlib.AbstractContextManager[None]:
-    """Let the observations marked ``plan=False`` be emitted inside."""
-    return _set(_SENSING, True)
+from npro_aif.numerics import is_concrete
+from npro_aif.sites import ROLE as ROLE
+from npro_aif.sites import Role, check_name, draw, draw_joint, inside, is_sensing, now, outside, sample_site
+from npro_aif.sites import chain as chain
+from npro_aif.sites import clock as clock
+from npro_aif.sites import sensing as sensing
 
 
 def parameter(name: str, fn: dist.Distribution, *, labels: Sequence[str] | None = None) -> Array:
@@ -85,8 +37,8 @@ def parameter(name: str, fn: dist.Distribution, *, labels: Sequence[str] | None 
     >>> int(theta), list(sites)
     (1, ['theta'])
     """
-    _outside("parameter", name)
-    return _draw("parameter", name, fn, labels)
+    outside("parameter", name)
+    return draw("parameter", name, fn, labels)
 
 
 def parameters(
@@ -103,8 +55,8 @@ def parameters(
     >>> int(theta["key"]), int(theta["door"])
     (1, 1)
     """
-    _outside("parameter", ", ".join(sizes))
-    return _draw_joint("parameter", sizes, probs, labels or {})
+    outside("parameter", ", ".join(sizes))
+    return draw_joint("parameter", sizes, probs, labels or {})
 
 
 def state(
@@ -121,7 +73,7 @@ def state(
     >>> {name: int(site["value"]) for name, site in sites.items()}
     {'x_0': 2, 'x_1': 0, 'x_2': 1}
     """
-    return _draw("state", name, fn, labels, hidden)
+    return draw("state", name, fn, labels, hidden)
 
 
 def initial_state(
@@ -138,8 +90,8 @@ def initial_state(
     >>> {name: int(site["value"]) for name, site in sites.items()}
     {'location_0': 1, 'knob_0': 0}
     """
-    _outside("initial_state", ", ".join(sizes))
-    return _draw_joint("state", sizes, probs, labels or {})
+    outside("initial_state", ", ".join(sizes))
+    return draw_joint("state", sizes, probs, labels or {})
 
 
 def control(name: str, fn: dist.Distribution, *, labels: Sequence[str] | None = None) -> Array:
@@ -150,8 +102,8 @@ def control(name: str, fn: dist.Distribution, *, labels: Sequence[str] | None = 
     >>> list(sites)
     ['u_1', 'u_2']
     """
-    _inside("control", name)
-    return _draw("control", name, fn, labels)
+    inside("control", name)
+    return draw("control", name, fn, labels)
 
 
 def observation(
@@ -171,10 +123,10 @@ def observation(
     >>> list(sites)
     ['cue_1', 'cue_2']
     """
-    _inside("observation", name)
+    inside("observation", name)
     if plan:
-        return _draw("observation", name, fn, labels)
-    return _draw("sensor", name, fn, labels) if _SENSING.get() else None
+        return draw("observation", name, fn, labels)
+    return draw("sensor", name, fn, labels) if is_sensing() else None
 
 
 def memory(name: str, value: ArrayLike, size: int, *, labels: Sequence[str] | None = None) -> Array:
@@ -251,7 +203,7 @@ def _remember(name: str, value: ArrayLike, size: int, labels: tuple[str, ...] | 
         low, high = int(np.min(np.asarray(value))), int(np.max(np.asarray(value)))
         if low < 0 or high >= size:
             raise ModelError(f"memory '{name}': found {low}..{high}, expected 0..{size - 1} (its size is {size})")
-    return numpyro.deterministic(f"{name}_{_CLOCK.get()}", jnp.asarray(value))
+    return numpyro.deterministic(f"{name}_{now()}", jnp.asarray(value))
 
 
 def preference(name: str, log_factor: ArrayLike) -> None:
@@ -262,8 +214,8 @@ def preference(name: str, log_factor: ArrayLike) -> None:
     >>> {name: float(site["fn"].log_factor) for name, site in sites.items()}
     {'goal_1': 0.0, 'goal_2': 4.0}
     """
-    _inside("preference", name)
-    _check_name("preference", name)
+    inside("preference", name)
+    check_name("preference", name)
     try:
         log = jnp.asarray(log_factor)
     except (TypeError, ValueError) as error:
@@ -272,7 +224,7 @@ def preference(name: str, log_factor: ArrayLike) -> None:
         raise ModelError(f"preference '{name}': found {log.dtype}, expected real numbers")
     unit = Unit(log)  # as of numpyro.factor, with a role
     infer = {"is_auxiliary": True, ROLE: Role("preference", name)}
-    _sample(f"{name}_{_CLOCK.get()}", unit, infer, obs=unit.sample(None))
+    sample_site(f"{name}_{now()}", unit, infer, obs=unit.sample(None))
 
 
 def rollout(step: Callable[[Any, Any], Any], carry: Any, horizon: int | Array) -> Any:
@@ -286,7 +238,7 @@ def rollout(step: Callable[[Any, Any], Any], carry: Any, horizon: int | Array) -
     [1, 2, 3]
     """
     check_horizon(horizon)
-    if _CLOCK.get() != 0:
+    if now() != 0:
         raise ModelError("rollout: found a rollout inside a step, expected exactly one rollout in a model")
     if not _PYRO_STACK:
         return _unroll(step, carry, horizon)
@@ -326,97 +278,3 @@ def _unroll(step: Callable[[Any, Any], Any], carry: Any, horizon: int | Array) -
         with clock(t):
             carry = step(carry, t)
     return carry
-
-
-def _outside(what: str, name: str) -> None:
-    if _CLOCK.get() != 0:
-        raise ModelError(f"site '{name}': found {what} inside a rollout's step, expected it before the rollout")
-
-
-def _inside(what: str, name: str) -> None:
-    if _CLOCK.get() == 0:
-        raise ModelError(f"site '{name}': found {what} outside a rollout, expected it inside the step")
-
-
-def _draw(
-    kind: str, name: str, fn: dist.Distribution, labels: Sequence[str] | None = None, hidden: bool | None = None
-) -> Array:
-    _check_name("site", name)
-    if not isinstance(fn, dist.Distribution):
-        raise ModelError(f"site '{name}': found {type(fn).__name__}, expected a NumPyro distribution")
-    role = Role(kind, name, None if labels is None else tuple(labels), hidden)
-    full_name = name if kind == "parameter" else f"{name}_{_CLOCK.get()}"
-    return _sample(full_name, fn, {ROLE: role})  # a fresh dict: handlers write into it
-
-
-def _sample(full_name: str, fn: dist.Distribution, infer: dict[str, Any], obs: Any = None) -> Array:
-    reader = _READER.get()
-    if reader is None:
-        return numpyro.sample(full_name, fn, obs=obs, infer=infer)
-    reader.expect(full_name)
-    value = numpyro.sample(full_name, fn, obs=obs, infer=infer, rng_key=unused_key())
-    reader.arrived(full_name)
-    return value
-
-
-@functools.cache
-def unused_key() -> Array:
-    """A key for a site whose value is given: a ``seed`` handler would otherwise make one, and keep what is traced."""
-    with jax.ensure_compile_time_eval():
-        return jax.random.key(0)
-
-
-def _check_name(what: str, name: object) -> None:
-    if not isinstance(name, str) or not name:
-        raise ModelError(f"{what} {name!r}: found no name, expected a string that is not empty")
-
-
-def _draw_joint(
-    kind: str, sizes: Mapping[str, int], probs: ArrayLike, labels: Mapping[str, Sequence[str]]
-) -> dict[str, Array]:
-    total = int(np.prod(list(sizes.values())))
-    if jnp.ndim(probs) < 1 or jnp.shape(probs)[-1] != total:
-        raise ModelError(
-            f"sites {', '.join(map(repr, sizes))}: found a joint table whose last axis is "
-            f"{jnp.shape(probs)[-1:]}, expected {total} (the product of {dict(sizes)})"
-        )
-    if not _PYRO_STACK:
-        return _chain(kind, sizes, probs, labels)
-    message = {
-        "type": "joint_draw",
-        "fn": _chain,
-        "args": (kind, dict(sizes), probs, dict(labels)),
-        "kwargs": {},
-        "value": None,
-    }
-    return apply_stack(message)["value"]
-
-
-def _chain(
-    kind: str, sizes: Mapping[str, int], probs: ArrayLike, labels: Mapping[str, Sequence[str]]
-) -> dict[str, Array]:
-    draws = {name: functools.partial(_draw, kind, name, labels=labels.get(name)) for name in sizes}
-    return chain(draws, list(sizes.values()), jnp.asarray(probs))
-
-
-def chain(
-    draws: Mapping[str, Callable[[dist.Distribution], Array]], sizes: Sequence[int], probs: Array
-) -> dict[str, Array]:
-    """Draw several sites from one joint table (…, product of sizes), each given those before it."""
-    values: dict[str, Array] = {}
-    for (name, draw), size in zip(draws.items(), sizes, strict=True):
-        probs = probs.reshape((*probs.shape[:-1], size, -1))  # (…, this site, all after it)
-        values[name] = draw(dist.Categorical(probs=normalize(probs.sum(-1))))
-        probs = take_row(probs, values[name])
-    return values
-
-
-def take_row(table: Array, index: ArrayLike) -> Array:
-    """Row ``index`` of the second last axis of ``table`` (…, n, m), where index broadcasts against …: (…, m)."""
-    index = jnp.asarray(index)
-    ndim = max(table.ndim - 2, index.ndim)
-    table = table.reshape((1,) * (ndim + 2 - table.ndim) + table.shape)
-    index = index.reshape((1,) * (ndim - index.ndim) + index.shape)
-    if ndim == 0:
-        return jax.lax.dynamic_index_in_dim(table, index, 0, keepdims=False)
-    return jnp.take_along_axis(table, index[..., None, None], axis=-2)[..., 0, :]

@@ -18,7 +18,7 @@ FOLDERS = {"npro_aif": ROOT / "npro_aif", "npro_aif.models": ROOT / "models", "n
 # A room imports from the rooms above it, and never the other way; those in one line may import each other.
 FLOORS = (
     {"errors", "extras", "numerics", "sizes", "pickling"},
-    {"language", "belief"},
+    {"language", "belief", "distributions", "sites"},
     {"tables", "program"},
     {"inference"},
     {"guides"},

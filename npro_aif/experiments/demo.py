@@ -22,6 +22,10 @@ from npro_aif.planning.plan import Plan
 
 BLOCK = "coordinate"  # whose agents act
 SHOWN = 5e-4  # terms below are nothing but rounding
+TIES = (
+    "F_marginal and F_planning know plans that are exactly as good as each other here (left or right, and when); which one "
+    "an agent takes is drawn, so that their rows differ from the paper's where those ties fell another way."
+)
 
 
 def demo(out: Path, *, episodes: int = 20, planner: str = "svi", console: Console | None = None) -> Path:
@@ -46,6 +50,7 @@ def demo(out: Path, *, episodes: int = 20, planner: str = "svi", console: Consol
         with console.status(f"{episodes} episodes: {row.label}"):
             results[row.name] = {"summary": play(row, episodes)}
     console.print(rich_table(table._replace(title="T-maze", blocks=(blocks[BLOCK],)), results))
+    console.print(TIES, highlight=False)
     with console.status("drawing"):
         png, pdf = save_figure(trajectories(), out / "tmaze_trajectories.png")
     console.print(f"\nWhat each objective plans at every step of an episode: {png} (and {pdf.name})", soft_wrap=True)

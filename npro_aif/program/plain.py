@@ -22,7 +22,6 @@ from numpyro.primitives import Messenger
 
 from npro_aif.belief import Belief
 from npro_aif.errors import ModelError
-from npro_aif.language import ROLE, SLICE, clock, read_by, sensing
 from npro_aif.numerics import is_concrete
 from npro_aif.program.axes import (
     CONTROL,
@@ -37,6 +36,7 @@ from npro_aif.program.axes import (
 from npro_aif.program.reader import PRESENT, RUNNING, Draw, Reading, takes_elapsed
 from npro_aif.program.rows import rows
 from npro_aif.program.signature import Signature, Site, join, split
+from npro_aif.sites import ROLE, SLICE, clock, read_by, sensing
 
 DRAWS = 32  # random trajectories
 TOLERANCE = 1e-4

@@ -25,13 +25,23 @@ from npro_aif.pickling import Portable
 from npro_aif.program.assemble import assemble
 from npro_aif.program.axes import CONTROL, THETA, TIME, enumerated_values, on_axis, site_axes
 from npro_aif.program.checks import check_belief, check_carry, check_preferences, check_rows, find_signature
-from npro_aif.program.indices import Watch, find_stray, where_written
+from npro_aif.program.indices import Watch
 from npro_aif.program.jaxprs import check_constants, content_name, depends_on_first
 from npro_aif.program.lines import user_line
 from npro_aif.program.memories import check_loop
 from npro_aif.program.plain import Comparison, Found, assignments, run_plainly
 from npro_aif.program.reader import RUNNING, Reading, empty_reading, read, takes_elapsed
 from npro_aif.program.signature import Signature, join, split
+from npro_aif.program.traced import (
+    Outputs,
+    Trace,
+    check_finite,
+    check_indices,
+    check_steps,
+    given_what_is_fixed,
+    not_ruled_out,
+    with_numbers,
+)
 from npro_aif.sizes import MOST_FROZEN, SAMPLED_PARAMETERS
 from npro_aif.tables.world import World
 
@@ -46,31 +56,6 @@ class Fixed(NamedTuple):
     values: dict[str, Array]  # every site's values on its axis
     t: Array  # the times on theirs
     elapsed: Any = np.int32(0)  # () the steps that have passed, for a model that asks for them
-
-
-class Trace(NamedTuple):
-    """A program as JAX sees it, before anything is computed."""
-
-    slice: Any  # the equations of one reading with every site on its axis, which give Outputs
-    outputs: Any  # the shapes of the Outputs
-    reading: Reading  # its static parts
-    arguments: tuple[Any, ...]  # belief, horizon, elapsed, values and times, at which it is checked
-    sample: np.ndarray | None  # the parameters at which a large world is checked; None for all
-    plain: Any  # the equations of plain runs of the program, for arrays of assignments
-    found: Any  # the shapes of what they find
-    assignment: dict[str, np.ndarray]  # the values of the sites in the plain runs
-    content: str  # a name for all of it
-
-
-class Outputs(NamedTuple):
-    """What one reading gives."""
-
-    draws: list[Any]  # log-rows, certain outcomes and faults of each
-    factors: list[Array]
-    memories: list[Array]
-    carries: Any
-    steps: Any  # the rollout's number of steps
-    world: World
 
 
 class Program(Portable):
@@ -176,7 +161,7 @@ class Program(Portable):
             varies = jax.tree.unflatten(jax.tree.structure(shapes), depends_on_first(closed.jaxpr, CHANGING))
             world = zip(jax.tree.leaves(shapes.world), jax.tree.leaves(varies.world), strict=True)
             entries = sum(math.prod(a.shape) for a, v in world if not v)
-            sample = _sample(_not_ruled_out(reading, self.signature), entries)
+            sample = _sample(not_ruled_out(reading, self.signature), entries)
             theta = every if sample is None else sample
             if sample is not None:
                 arguments = *arguments[:3], values | self._values(THETA, jnp.asarray(theta)), t
@@ -204,8 +189,8 @@ class Program(Portable):
         except Exception as error:  # of any kind: the program cannot be run as it was read
             text = str(error).strip().splitlines() or [""]
             raise ModelError(
-                f"model: fails under plain NumPyro{user_line(error.__traceback__)} ({type(error).__name__}: {text[0]}), "
-                "expected a program that runs there too"
+                f"model: fails under plain NumPyro{user_line(error.__traceback__)} ({type(error).__name__}: {text[0]}),"
+                " expected a program that runs there too"
             ) from error
 
     def freeze(self, trace: Trace) -> None:
@@ -223,9 +208,9 @@ class Program(Portable):
             arguments = jax.tree.leaves(trace.arguments)
             leaves, strays, found = jax.jit(evaluate)(arguments, trace.assignment)
             outputs: Any = jax.tree.unflatten(jax.tree.structure(trace.outputs), leaves)
-            reading = _with_numbers(trace.reading, outputs)
-            self._check_steps(trace)
-            self._check_indices(trace, arguments, leaves, strays, watch)
+            reading = with_numbers(trace.reading, outputs)
+            check_steps(trace, self.num_steps)
+            check_indices(trace, arguments, leaves, strays, watch)
             check_preferences(reading)
             check_rows(reading)
             check_carry(reading, self.signature)
@@ -257,43 +242,6 @@ class Program(Portable):
                 "the same; make a new Planner (or Filter), which reads it anew"
             )
 
-    def _check_steps(self, trace: Trace) -> None:
-        """Refuse a rollout of another length than the horizon, at any horizon."""
-        jaxpr = trace.slice.jaxpr
-        place = jax.tree.unflatten(jax.tree.structure(trace.outputs), range(len(jaxpr.outvars))).steps
-        if jaxpr.outvars[place] is jaxpr.invars[len(Belief._fields)]:
-            return
-        for horizon in range(1, self.num_steps + 1):
-            belief, _, *rest = trace.arguments
-            leaves = jax.tree.leaves((belief, jnp.asarray(horizon), *rest))
-            steps = jax.core.eval_jaxpr(jaxpr, trace.slice.consts, *leaves)[place]
-            if int(steps) != horizon:
-                raise ModelError(
-                    f"rollout: found {int(steps)} steps for a horizon of {horizon}, expected the model's argument "
-                    "'horizon'"
-                )
-
-    def _check_indices(
-        self, trace: Trace, arguments: Sequence[Any], outputs: Sequence[Any], strays: Sequence[Any], watch: Watch
-    ) -> None:
-        """Refuse an index that leaves its table, where a table of the program depends on it."""
-        if not any(map(bool, strays)):
-            return
-        stray = find_stray(trace.slice, arguments, outputs, strays, watch)
-        if stray is None:
-            return
-        lookup, number = stray
-        names = [
-            f"site '{d.names[0]}'" for d in trace.reading.draws for _ in jax.tree.leaves((d.log, d.index, d.faults))
-        ]
-        names += [f"preference '{f.name}'" for f in trace.reading.factors]
-        names += [f"memory '{m.name}'" for m in trace.reading.memories]
-        what = names[number] if number < len(names) else "rollout"
-        raise ModelError(
-            f"{what}: found an index that leaves its table of shape {lookup.shape}{where_written(lookup)}; expected "
-            "indices in range, or jnp.where around what must not be looked up, or a mode= of its own"
-        )
-
     def check_at(self, belief: Belief, horizon: int | Array, elapsed: Any = 0) -> None:
         """Refuse a belief at which the program's tables are no numbers, where they depend on it."""
         if not self.looks_at_numbers or not is_concrete((belief, horizon, elapsed)):
@@ -303,11 +251,11 @@ class Program(Portable):
         if self.given and not np.isfinite(np.asarray(world.parameter)).any():
             raise ModelError("belief: found that what a handler fixes is impossible, expected a positive probability")
         for name, table in world.preference.items():
-            _check_finite(name, table)
+            check_finite(name, table)
         for name, tables in zip(
             self._observed_preferences(), jax.tree.leaves(world.observation_preference), strict=True
         ):
-            _check_finite(name, tables)
+            check_finite(name, tables)
 
     @property
     def looks_at_numbers(self) -> bool:
@@ -366,49 +314,6 @@ class Program(Portable):
             ) from error
         check_carry(reading, self.signature)
         return reading
-
-
-def given_what_is_fixed(world: World) -> World:
-    """p(θ) and p(x0|θ) given the values that handlers fix, by Bayes: their tables have only those outcomes."""
-    joint = world.parameter[:, None] + world.initial  # (Θ, X) log p(θ, x0, what is fixed)
-    parameter = jax.nn.logsumexp(joint, axis=1)
-    possible = parameter[:, None] > -jnp.inf
-    uniform = jnp.full_like(joint, -math.log(joint.shape[1]))
-    initial = jnp.where(possible, joint - jnp.where(possible, parameter[:, None], 0.0), uniform)
-    total = jax.nn.logsumexp(parameter)
-    return world._replace(parameter=parameter - jnp.where(total > -jnp.inf, total, 0.0), initial=initial)
-
-
-def _with_numbers(reading: Reading, outputs: Outputs) -> Reading:
-    """A reading's static parts with the arrays that came out of compiled code."""
-    return reading._replace(
-        draws=[
-            d._replace(log=a[0], index=a[1], faults=a[2]) for d, a in zip(reading.draws, outputs.draws, strict=True)
-        ],
-        factors=[f._replace(log=a) for f, a in zip(reading.factors, outputs.factors, strict=True)],
-        memories=[m._replace(value=a) for m, a in zip(reading.memories, outputs.memories, strict=True)],
-        carries=outputs.carries,
-    )
-
-
-def _check_finite(name: str, table: Any) -> None:
-    if not np.isfinite(np.asarray(table)).all():
-        raise ModelError(
-            f"preference '{name}': found what is not a finite number at this belief, expected finite numbers (use a "
-            "large negative one for what must not be)"
-        )
-
-
-def _not_ruled_out(reading: Reading, signature: Signature) -> np.ndarray:
-    """The flat parameters that agree with what handlers fix."""
-    every = np.arange(signature.num_parameters, dtype=np.int32)
-    values = split(every, signature.parameter)
-    kept = np.ones(len(every), bool)
-    for draw in reading.draws:
-        if draw.kind == "parameter":
-            for name, value in zip(draw.names, draw.fixed, strict=bool(draw.fixed)):
-                kept &= (values[name] == value) if value is not None else True
-    return every[kept]
 
 
 def _sample(parameters: np.ndarray, entries: int) -> np.ndarray | None:

@@ -21,9 +21,10 @@ from numpyro.primitives import _PYRO_STACK, Messenger
 
 from npro_aif.belief import Belief
 from npro_aif.errors import ModelError
-from npro_aif.language import ROLE, SLICE, Role, check_horizon, clock, read_by, sensing, unused_key
+from npro_aif.language import check_horizon
 from npro_aif.numerics import is_concrete
 from npro_aif.program.rows import SOUND, Rows, check_distribution, fix_outcome, num_categories, probability_rows, rows
+from npro_aif.sites import ROLE, SLICE, Role, clock, read_by, sensing, unused_key
 
 RUNNING = threading.RLock()  # held while a program runs: NumPyro has one stack of handlers for all threads
 NOTHING = Rows(None, None, SOUND)

@@ -18,7 +18,14 @@ def test_the_demo_shows_plans_a_table_and_a_figure(tmp_path: Path, quick_compile
     assert png.read_bytes()[:4] == b"\x89PNG"
     assert png.with_suffix(".pdf").read_bytes()[:4] == b"%PDF"
     assert str(png) in text
-    for words in ("q(South)", "risk", "novelty", "coordinate updates", "2 episodes, seeds 0 to 1"):
+    for words in (
+        "q(South)",
+        "risk",
+        "novelty",
+        "coordinate updates",
+        "2 episodes, seeds 0 to 1",
+        "as good as each other",
+    ):
         assert words in text
     (active,) = (line for line in text.splitlines() if "q(South)" in line)
     assert float(active.split("│")[2]) > 0.99  # the active plan visits the cue first
