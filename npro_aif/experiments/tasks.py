@@ -166,7 +166,7 @@ def _reactivity(paper: bool) -> Task:
         weight=reactivity_maze.WEIGHT,
         num_steps=1000,
         learning_rate=0.05,
-        sweeps=CoordinateSolver(),
+        sweeps=CoordinateSolver(restarts=1),
         outcome=outcome,
         # Single descents of F_active often end in plans with a higher F than others have (see solvers/svi.py);
         # the paper makes one. F_planning has one start: 16 gave no lower F (5.7414, one 5.7416). Which of its nearly

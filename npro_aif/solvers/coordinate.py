@@ -10,7 +10,8 @@ backward pass, which updates the factors from the last to the first given the ot
 
 With c and d held F never rises. As they are computed anew at every sweep, F_active may cycle (often no policy
 without ties reproduces itself): that is noticed, the costs are damped for some sweeps, and if nothing settles the
-posterior with the lowest F is returned.
+posterior with the lowest F is returned. Under ``gradient="through"`` F_active itself is descended
+(:mod:`npro_aif.solvers.descent`).
 """
 
 from __future__ import annotations
@@ -102,8 +103,9 @@ class CoordinateSolver:
             raise ValueError(f"lead: found {self.lead}, expected at least 0 and less than max_sweeps={self.max_sweeps}")
         if self.unvisited not in UNVISITED:
             raise ValueError(f"unvisited: found {self.unvisited!r}, expected one of {', '.join(UNVISITED)}")
-        if not self.tol > 0:
-            raise ValueError(f"tol: found {self.tol}, expected a positive number")
+        for name in ("tol", "min_decrease"):
+            if not getattr(self, name) > 0:
+                raise ValueError(f"{name}: found {getattr(self, name)}, expected a positive number")
 
     quick: ClassVar[bool] = True
 
@@ -122,6 +124,11 @@ class CoordinateSolver:
             )
         if descends(problem.objective):
             check_descent(problem)
+            if self.lead:
+                raise ValueError(
+                    f"lead: found {self.lead} with gradient='through', expected 0: sweeps without epistemic costs would "
+                    "not descend F"
+                )
 
     def solve(self, problem: Problem, key: Array, params: Any) -> Solution:
         """Sweep from ``params``, and from further key-seeded policies and q(θ), until q reproduces itself."""
