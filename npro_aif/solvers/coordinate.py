@@ -126,7 +126,7 @@ class CoordinateSolver:
             check_descent(problem)
             if self.lead:
                 raise ValueError(
-                    f"lead: found {self.lead} with gradient='through', expected 0: sweeps without epistemic costs would "
+                    f"lead: found {self.lead} with gradient='through', expected 0: sweeps without epistemic costs do "
                     "not descend F"
                 )
 
