@@ -78,7 +78,7 @@ class CoordinateSolver:
     :param tol: stop when no probability of a learned factor (and no epistemic cost) changed by more than this.
     :param restarts: how many key-seeded starts to make, as one batch; the lowest F is kept. Symmetric worlds have
         saddles and ties, and F_planning and F_active have local minima. By default 8 in a small world
-        (:mod:`npro_aif.sizes`) and one in a large world.
+        (:mod:`npro_aif.sizes`); one in a large world, and for ``Active(gradient="fixed")``, which does not descend F.
     :param lead: sweeps of F_active without epistemic costs to begin with, so that they are those of a plan and not of a
         random policy.
     :param unvisited: what stands in where q has no mass: the "prior"-predictive flow, so that information is seen where
@@ -144,10 +144,10 @@ class CoordinateSolver:
         """How many starts are made."""
         if self.restarts is not None:
             return self.restarts
-        world = problem.world
+        world, objective = problem.world, problem.objective
         num_parameters, num_states = world.initial.shape
         small = is_small(num_parameters, world.loop.num_rows(num_states), world.num_controls)
-        return STARTS if small and problem.guide.tables(world, problem.num_steps) else 1
+        return STARTS if small and (descends(objective) or not objective.epistemic) else 1
 
     def every_start(self, problem: Problem, key: Array, params: Any) -> Solution:
         """The solutions from all starts, with a leading axis; they run as one batch."""
