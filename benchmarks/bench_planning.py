@@ -76,7 +76,7 @@ def reactivity(repeats: int) -> list[Row]:
         model, pair = reactivity_maze.reactivity_maze, []
         for label, solver in (
             (f"SVI, {ADAM_STEPS} Adam steps", aif.SVISolver(optax.adam(LEARNING_RATE), ADAM_STEPS)),
-            ("coordinate", aif.CoordinateSolver()),
+            ("coordinate", aif.CoordinateSolver(restarts=1)),
         ):
             planner = aif.Planner(model, TemporalGuide(model, learn=learn), aif.Active(), solver, max_horizon=3)
             belief = seen_at(0)
@@ -127,7 +127,7 @@ def batch(repeats: int) -> Row:
     """Many Reactivity-Maze beliefs in one call, and one after the other."""
     model = reactivity_maze.reactivity_maze
     guide = TemporalGuide(model, learn=("control",))
-    planner = aif.Planner(model, guide, aif.Active(), aif.CoordinateSolver(), max_horizon=3)
+    planner = aif.Planner(model, guide, aif.Active(), aif.CoordinateSolver(restarts=1), max_horizon=3)
     rng = np.random.default_rng(0)
     beliefs = [seen_at(int(rng.integers(5)), float(rng.uniform())) for _ in range(BATCH)]
     together = jax.tree.map(lambda *leaves: jnp.stack(leaves), *beliefs)

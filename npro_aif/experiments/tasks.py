@@ -237,7 +237,7 @@ def _reactivity() -> Task:
         # With logits N(0,1) and a rate of 0.05 single descents of F_active often end in worse plans: docs/paper.md.
         learning_rate=0.01,
         start=Start({"control": 0.01}),
-        sweeps=CoordinateSolver(),
+        sweeps=CoordinateSolver(restarts=1),
         outcome=outcome,
     )
 

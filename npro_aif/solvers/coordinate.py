@@ -10,7 +10,8 @@ backward pass, which updates the factors from the last to the first given the ot
 
 With c and d held F never rises. As they are computed anew at every sweep, F_active may cycle (often no policy
 without ties reproduces itself): that is noticed, the costs are damped for some sweeps, and if nothing settles the
-posterior with the lowest F is returned.
+posterior with the lowest F is returned. Under ``gradient="through"`` F_active itself is descended
+(:mod:`npro_aif.solvers.descent`).
 """
 
 from __future__ import annotations
@@ -77,7 +78,7 @@ class CoordinateSolver:
     :param tol: stop when no probability of a learned factor (and no epistemic cost) changed by more than this.
     :param restarts: how many key-seeded starts to make, as one batch; the lowest F is kept. Symmetric worlds have
         saddles and ties, and F_planning and F_active have local minima. By default 8 in a small world
-        (:mod:`npro_aif.sizes`) and one in a large world.
+        (:mod:`npro_aif.sizes`); one in a large world, and for ``Active(gradient="fixed")``, which does not descend F.
     :param lead: sweeps of F_active without epistemic costs to begin with, so that they are those of a plan and not of a
         random policy.
     :param unvisited: what stands in where q has no mass: the "prior"-predictive flow, so that information is seen where
@@ -102,8 +103,9 @@ class CoordinateSolver:
             raise ValueError(f"lead: found {self.lead}, expected at least 0 and less than max_sweeps={self.max_sweeps}")
         if self.unvisited not in UNVISITED:
             raise ValueError(f"unvisited: found {self.unvisited!r}, expected one of {', '.join(UNVISITED)}")
-        if not self.tol > 0:
-            raise ValueError(f"tol: found {self.tol}, expected a positive number")
+        for name in ("tol", "min_decrease"):
+            if not getattr(self, name) > 0:
+                raise ValueError(f"{name}: found {getattr(self, name)}, expected a positive number")
 
     quick: ClassVar[bool] = True
 
@@ -122,6 +124,11 @@ class CoordinateSolver:
             )
         if descends(problem.objective):
             check_descent(problem)
+            if self.lead:
+                raise ValueError(
+                    f"lead: found {self.lead} with gradient='through', expected 0: sweeps without epistemic costs do "
+                    "not descend F"
+                )
 
     def solve(self, problem: Problem, key: Array, params: Any) -> Solution:
         """Sweep from ``params``, and from further key-seeded policies and q(θ), until q reproduces itself."""
@@ -137,10 +144,10 @@ class CoordinateSolver:
         """How many starts are made."""
         if self.restarts is not None:
             return self.restarts
-        world = problem.world
+        world, objective = problem.world, problem.objective
         num_parameters, num_states = world.initial.shape
         small = is_small(num_parameters, world.loop.num_rows(num_states), world.num_controls)
-        return STARTS if small and problem.guide.tables(world, problem.num_steps) else 1
+        return STARTS if small and (descends(objective) or not objective.epistemic) else 1
 
     def every_start(self, problem: Problem, key: Array, params: Any) -> Solution:
         """The solutions from all starts, with a leading axis; they run as one batch."""

@@ -17,7 +17,8 @@ from npro_aif.numerics import sum_last
 from npro_aif.program.checks import check_belief
 from npro_aif.program.program import Fixed, Program, program_of
 from npro_aif.solvers.base import Problem
-from npro_aif.solvers.sweep import Costs, CostsAt, Sweep, prepare, prior_policy
+from npro_aif.solvers.passes import prior_policy
+from npro_aif.solvers.sweep import Costs, CostsAt, Sweep, prepare
 from npro_aif.tables.world import World
 
 

@@ -1,8 +1,9 @@
 """One sweep of coordinate inference: a forward pass and a backward pass over time.
 
-The forward pass yields q(θ, x_{t-1}), F and the epistemic costs c_t(x), d_t(u) at the present posterior; the backward
-pass updates the factors from the last to the first, each by its exact minimiser given the others. Where q has no mass
-the prior-predictive flow may stand in; without it what is not used costs nothing, and q(θ|x) is p(θ) there.
+The forward pass yields q(θ, x_t), F and the epistemic costs at the present posterior: c_t(x) and d_t(u), or the
+derivatives of F's epistemic terms. The backward pass updates the factors from the last to the first, each by its exact
+minimiser given the others or by a step towards it (:mod:`npro_aif.solvers.steps`). Where q has no mass the
+prior-predictive flow may stand in; without it what is not used costs nothing, and q(θ|x) is p(θ) there.
 """
 
 from __future__ import annotations
@@ -21,13 +22,12 @@ from npro_aif.inference.temporal import Flow, Slice, TemporalPosterior, flow
 from npro_aif.numerics import divide, mul_log, sum_last
 from npro_aif.sizes import is_small
 from npro_aif.solvers.base import Problem
+from npro_aif.solvers.passes import at_once, flows, one_by_one, prior_policy, reference_flow
 from npro_aif.solvers.steps import Step
 from npro_aif.tables.kernels import Emission, Transition
 from npro_aif.tables.layout import control_first, time_slice
 from npro_aif.tables.loop import Loop
 from npro_aif.tables.world import World
-
-REFERENCE_MASS = 1e-8  # how much of the prior-predictive flow stands in where q has no mass: ε log ε moves F unseen
 
 
 class Costs(NamedTuple):
@@ -55,9 +55,6 @@ class Forward(NamedTuple):
     mass: Array  # (T+1, S, Θ) q(θ, s_t)
     costs: Costs
     terms: Terms  # by name, (): their sum is F
-
-
-Look = Callable[[Array], tuple[Any, Terms]]
 
 
 class Sweep(NamedTuple):
@@ -277,61 +274,6 @@ def emissions(world: World, learn: tuple[str, ...]) -> dict[str, Emission]:
         tables = world.observation_preference[name]
         tilted[name] = kernel.tilt(-sum(tables))[0] if "observation" in learn and tables else kernel  # type: ignore[arg-type]
     return tilted
-
-
-def prior_policy(world: World, t: Array) -> Array:
-    """log p(u|v), (P, U)."""
-    prior = world.loop.prior(time_slice(world.control, t))
-    return jnp.broadcast_to(prior, (world.loop.num_classes(world.initial.shape[1]), world.num_controls))
-
-
-def flows(
-    world: World,
-    first: Array,
-    control: Callable[[Array], Array],
-    state: Transition,
-    observation: dict[str, Emission],
-    num_steps: int,
-) -> Array:
-    """q(θ, s_t) from q(θ, s_0) on, (T+1, S, Θ), under a policy log q(u_t|p) of t; zero beyond the horizon."""
-
-    def step(t: Array, mass: Array) -> Array:
-        seen = {name: kernel.at(t) for name, kernel in observation.items()}
-        return mass.at[t + 1].set(flow(world.loop.at(t), control(t), state.at(t), seen, mass[t]).after)
-
-    mass = jnp.zeros((num_steps + 1, *first.shape), first.dtype).at[0].set(first)
-    return jax.lax.fori_loop(0, world.horizon, step, mass)
-
-
-def reference_flow(world: World, num_steps: int) -> Array:
-    """The prior-predictive p(θ, s_t), (T+1, S, Θ), in the trace that stands in for q where q has no mass."""
-    first = REFERENCE_MASS * world.loop.start(jnp.exp(world.parameter) * jnp.exp(world.initial).T)
-    return flows(world, first, lambda t: prior_policy(world, t), world.state, world.observation, num_steps)
-
-
-def at_once(look: Look, num_steps: int, horizon: Array) -> tuple[Any, Terms]:
-    """What ``look`` finds in all slices, zero beyond the horizon, and the sum of its terms: in a small world."""
-    times = jnp.arange(num_steps)
-    counts = times < horizon
-
-    def masked(table: Array) -> Array:
-        return jnp.where(counts.reshape((-1,) + (1,) * (table.ndim - 1)), table, 0.0)
-
-    rows, terms = jax.tree.map(masked, jax.vmap(look)(times))
-    return rows, {name: values.sum() for name, values in terms.items()}
-
-
-def one_by_one(look: Look, num_steps: int, horizon: Array) -> tuple[Any, Terms]:
-    """The same slice by slice, so that what is beyond the horizon costs nothing and memory stays small."""
-
-    def step(t: Array, sums: tuple[Any, Terms]) -> tuple[Any, Terms]:
-        rows, terms = look(t)
-        all_rows = jax.tree.map(lambda table, row: table.at[t].set(row), sums[0], rows)
-        return all_rows, jax.tree.map(jnp.add, sums[1], terms)
-
-    rows, terms = jax.eval_shape(look, jnp.asarray(0))
-    none = jax.tree.map(lambda a: jnp.zeros((num_steps, *a.shape), a.dtype), rows)
-    return jax.lax.fori_loop(0, horizon, step, (none, jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), terms)))
 
 
 def unseen_given_seen(world: World, joint: Array) -> Array:

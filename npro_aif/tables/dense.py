@@ -73,7 +73,10 @@ class _Dense:
         return type(self)(log - value), (least - value)[..., 0]
 
     def divergence(self, other: Kernel) -> Array:
-        return mul_log(self.probs, self.log - jnp.where(self.log > -jnp.inf, other.table(), 0.0)).sum(-1)
+        """Σ q log(q/p) − q + p: the last two, whose sums are equal, take away what rounding does to them."""
+        p = other.table()
+        ratio = mul_log(self.probs, self.log - jnp.where(self.log > -jnp.inf, p, 0.0))
+        return (ratio - self.probs + jnp.exp(p)).sum(-1)
 
     def certain(self, *given: Array) -> None:
         return None

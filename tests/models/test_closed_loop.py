@@ -24,9 +24,9 @@ pytestmark = pytest.mark.usefixtures("quick_compile")
 KEY = jax.random.key(0)
 
 
-def planner_of(model: Any, objective: Any, horizon: int) -> aif.Planner:
+def planner_of(model: Any, objective: Any, horizon: int, **settings: Any) -> aif.Planner:
     guide = TemporalGuide(model, learn=("control",))
-    return aif.Planner(model, guide, objective, aif.CoordinateSolver(), max_horizon=horizon)
+    return aif.Planner(model, guide, objective, aif.CoordinateSolver(**settings), max_horizon=horizon)
 
 
 def success(plan: aif.Plan) -> float:
@@ -63,11 +63,11 @@ def test_the_tmaze(memory: Any, accuracy: float, horizon: int, objective: Any, v
 def test_one_word_and_the_place_remember_more_than_one_word() -> None:
     """From a uniform policy sweeps end where everybody waits for one word; others are lower."""
     model = functools.partial(tmaze.tmaze, memory="told", cue_accuracy=0.9)
-    belief, planner = tmaze.initial_belief(), planner_of(functools.partial(model), aif.Planning(), 6)
+    belief, planner = tmaze.initial_belief(), planner_of(functools.partial(model), aif.Planning(), 6, restarts=1)
     plan = planner(KEY, belief)
     problem = Problem(plan.world(), planner.guide, aif.Planning(), 6)
     uniform = {name: jnp.zeros(t.shape) for name, t in planner.guide.tables(plan.world(), 6).items()}
-    solved = jax.jit(lambda params: aif.CoordinateSolver().solve(problem, KEY, params))(uniform)
+    solved = jax.jit(lambda params: aif.CoordinateSolver(restarts=1).solve(problem, KEY, params))(uniform)
     assert float(solved.free_energy[-1]) == pytest.approx(9.1716, abs=1e-4)
     assert float(plan.free_energy[-1]) == pytest.approx(8.8836, abs=1e-4)
     assert success(plan) == pytest.approx(0.936, abs=1e-3)

@@ -1,0 +1,75 @@
+"""Passes over time that sweeps are made of: the flow of mass under a policy, and what is to be found in every slice."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from npro_aif.inference.posterior import Terms
+from npro_aif.inference.temporal import flow
+from npro_aif.tables.kernels import Emission, Transition
+from npro_aif.tables.layout import time_slice
+from npro_aif.tables.world import World
+
+REFERENCE_MASS = 1e-8  # how much of the prior-predictive flow stands in where q has no mass: ε log ε moves F unseen
+
+Look = Callable[[Array], tuple[Any, Terms]]
+
+
+def prior_policy(world: World, t: Array) -> Array:
+    """log p(u|v), (P, U)."""
+    prior = world.loop.prior(time_slice(world.control, t))
+    return jnp.broadcast_to(prior, (world.loop.num_classes(world.initial.shape[1]), world.num_controls))
+
+
+def flows(
+    world: World,
+    first: Array,
+    control: Callable[[Array], Array],
+    state: Transition,
+    observation: dict[str, Emission],
+    num_steps: int,
+) -> Array:
+    """q(θ, s_t) from q(θ, s_0) on, (T+1, S, Θ), under a policy log q(u_t|p) of t; zero beyond the horizon."""
+
+    def step(t: Array, mass: Array) -> Array:
+        seen = {name: kernel.at(t) for name, kernel in observation.items()}
+        return mass.at[t + 1].set(flow(world.loop.at(t), control(t), state.at(t), seen, mass[t]).after)
+
+    mass = jnp.zeros((num_steps + 1, *first.shape), first.dtype).at[0].set(first)
+    return jax.lax.fori_loop(0, world.horizon, step, mass)
+
+
+def reference_flow(world: World, num_steps: int) -> Array:
+    """The prior-predictive p(θ, s_t), (T+1, S, Θ), in the trace that stands in for q where q has no mass."""
+    first = REFERENCE_MASS * world.loop.start(jnp.exp(world.parameter) * jnp.exp(world.initial).T)
+    return flows(world, first, lambda t: prior_policy(world, t), world.state, world.observation, num_steps)
+
+
+def at_once(look: Look, num_steps: int, horizon: Array) -> tuple[Any, Terms]:
+    """What ``look`` finds in all slices, zero beyond the horizon, and the sum of its terms: in a small world."""
+    times = jnp.arange(num_steps)
+    counts = times < horizon
+
+    def masked(table: Array) -> Array:
+        return jnp.where(counts.reshape((-1,) + (1,) * (table.ndim - 1)), table, 0.0)
+
+    rows, terms = jax.tree.map(masked, jax.vmap(look)(times))
+    return rows, {name: values.sum() for name, values in terms.items()}
+
+
+def one_by_one(look: Look, num_steps: int, horizon: Array) -> tuple[Any, Terms]:
+    """The same slice by slice, so that what is beyond the horizon costs nothing and memory stays small."""
+
+    def step(t: Array, sums: tuple[Any, Terms]) -> tuple[Any, Terms]:
+        rows, terms = look(t)
+        all_rows = jax.tree.map(lambda table, row: table.at[t].set(row), sums[0], rows)
+        return all_rows, jax.tree.map(jnp.add, sums[1], terms)
+
+    rows, terms = jax.eval_shape(look, jnp.asarray(0))
+    none = jax.tree.map(lambda a: jnp.zeros((num_steps, *a.shape), a.dtype), rows)
+    return jax.lax.fori_loop(0, horizon, step, (none, jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), terms)))

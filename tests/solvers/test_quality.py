@@ -1,0 +1,37 @@
+"""The solver's default ends at the lowest F that anybody finds: a short version of ``benchmarks/solver_quality.py``."""
+
+import importlib.util
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from npro_aif.sizes import STARTS
+
+pytestmark = pytest.mark.usefixtures("quick_compile")
+
+BENCHMARK = Path(__file__).parents[2] / "benchmarks" / "solver_quality.py"
+ABOVE = 1e-3
+
+
+def benchmark() -> Any:
+    """The benchmark as a module."""
+    spec: Any = importlib.util.spec_from_file_location("solver_quality", BENCHMARK)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["solver_quality"] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("name", ["active", "planning"])
+def test_the_default_is_as_low_as_the_best_of_many(name: str) -> None:
+    """Two structures of three worlds each, whose policies without ties are all listed in one of them."""
+    quality = benchmark()
+    structures = quality.STRUCTURES[0], quality.STRUCTURES[6]
+    outcomes = quality.run([name], ("control",), 3, svi=False, structures=structures)[name]
+    assert len(outcomes) == 6
+    for outcome in outcomes:
+        assert min(outcome.starts[:STARTS]) <= outcome.best + ABOVE
+        assert outcome.rise <= 1e-6
+        assert all(outcome.settled)
