@@ -58,9 +58,7 @@ def check_settings(task: Task, settings: Settings) -> None:
             )
     if solver == "search":
         if settings.objective != "planning":
-            raise SettingsError(
-                f"objective: found {settings.objective} with the solver search, expected planning (--objective planning)"
-            )
+            raise SettingsError(f"objective: found {settings.objective} with the solver search, expected planning")
         if settings.paper:
             raise SettingsError("paper: found it with the solver search, expected svi or coordinate")
         if task.memory is not None:
@@ -110,7 +108,7 @@ def solver_name(settings: Settings) -> str:
 
 
 def make_guide(task: Task, settings: Settings) -> TableGuide:
-    """Search remembers everything; the T-maze by SVI has the paper's guide over whole sequences; else the temporal one."""
+    """Search remembers everything; the T-maze by SVI has the paper's guide over sequences, the others the temporal one."""
     if solver_name(settings) == "search":
         return RecallGuide(task.model)
     if task.name == "tmaze" and solver_name(settings) == "svi" and task.memory is None:

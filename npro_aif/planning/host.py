@@ -39,7 +39,7 @@ class HostFunctions:
         self.program, self.guide, self.objective, self.solver = program, guide, objective, solver
         self.num_steps = num_steps
         solver.check(Problem(program.example(), guide, objective, num_steps))
-        self.search = solver.begin(program)
+        self.search: Any = solver.begin(program)
         self.origin = Origin(program, guide, objective)
         self.tables: dict[str, Table] = {}
 
@@ -101,7 +101,8 @@ class HostFunctions:
         """The plan from a belief."""
         found = self.search(belief, int(horizon))
         replay = found.replay()
-        terms = self.objective.evaluate(_Part(replay, found))
+        part: Any = _Part(replay, found)
+        terms = self.objective.combine(part, None)
         dtype = jnp.result_type(float)
         theta, valid = _possible(np.asarray(belief.parameter))
 
@@ -117,7 +118,7 @@ class HostFunctions:
             memory=array(replay.memory),
             free_energy=array([found.info.upper]),
             terms={name: array(value) for name, value in terms.items()},
-            info=found.certified(),  # type: ignore[arg-type]
+            info=found.certified(),
             params={CONTINGENCY: replay.contingency},
             belief=belief,
             horizon=jnp.asarray(horizon, jnp.int32),
