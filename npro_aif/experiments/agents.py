@@ -108,7 +108,7 @@ def solver_name(settings: Settings) -> str:
 
 
 def make_guide(task: Task, settings: Settings) -> TableGuide:
-    """Search remembers everything; the T-maze by SVI has the paper's guide over sequences, the others the temporal one."""
+    """The temporal guide; search remembers everything, the T-maze by SVI has the paper's guide over whole sequences."""
     if solver_name(settings) == "search":
         return RecallGuide(task.model)
     if task.name == "tmaze" and solver_name(settings) == "svi" and task.memory is None:
