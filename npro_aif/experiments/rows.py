@@ -156,6 +156,14 @@ def make_block(
     return Block(title, detail, tuple(rows))
 
 
+def search_block(table: str, task: str) -> Block:
+    """One row: the optimal policy, of everything that was seen and done; beside the paper's F_planning."""
+    settings = Settings(objective="planning", solver="search", seed=SEEDS[table])
+    detail = "AND/OR search over information states: no policy has a lower F_planning (docs/search.md)"
+    row = Row(f"{table}-search-planning", "F_planning, perfect recall", task, settings, PAPER[table]["planning"])
+    return Block("ours, search", detail, (row,))
+
+
 SEQUENCE_SVI = "SVI, 1500 Adam steps at 0.05, the paper's guide over whole sequences"
 COORDINATE = "closed-form coordinate updates, guide factorised over time"
 PYMDP = "pymdp on the same model, in the same episodes"
@@ -194,6 +202,7 @@ TABLES: dict[str, TableOfRows] = {
                 f"{COORDINATE}; our switches",
                 Settings(solver="coordinate"),
             ),
+            search_block("table1", "tmaze"),
             make_block("table1", "tmaze", "baselines", "baselines", PYMDP, Settings()),
         ),
     ),
@@ -221,6 +230,7 @@ TABLES: dict[str, TableOfRows] = {
                 f"{COORDINATE}; our switches: raw priors",
                 Settings(solver="coordinate"),
             ),
+            search_block("table2", "reactivity"),
             make_block("table2", "reactivity", "baselines", "baselines", PYMDP, Settings()),
         ),
     ),
@@ -249,6 +259,7 @@ TABLES: dict[str, TableOfRows] = {
                 Settings(solver="coordinate"),
                 preference="every-step",
             ),
+            search_block("table3", "doorkey"),
             make_block("table3", "doorkey", "baselines", "baselines", "pymdp: excluded, as in the paper", Settings()),
         ),
     ),

@@ -100,9 +100,10 @@ class Game:
         fresh = possible[self.row[possible] < 0]
         if not len(fresh):
             return
+        together = len(fresh) if self.program.sample is None else ROWS_AT_ONCE
         with jax.core.eval_context():
-            for start in range(0, len(fresh), ROWS_AT_ONCE):
-                self._add(fresh[start : start + ROWS_AT_ONCE])
+            for start in range(0, len(fresh), together):
+                self._add(fresh[start : start + together])
         self._finish()
 
     def _add(self, parameters: np.ndarray) -> None:
