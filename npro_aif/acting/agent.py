@@ -102,7 +102,8 @@ class Agent(Portable):
         self.record = record
         self.rule = Rule(ties, tie_tolerance)
         self.act_by = act_by
-        self._warn = act_by is None  # whether a belief that is spread over what the policy sees is worth a warning
+        # Whether a belief that is spread over what the policy sees is worth a warning: perfect recall sees no state.
+        self._warn = act_by is None and not getattr(planner.guide, "recalls", False)
         self.restore()
         self.reset()
 

@@ -79,9 +79,7 @@ def check_settings(task: Task, settings: Settings) -> None:
             )
     if solver == "search":
         if settings.objective != "planning":
-            raise SettingsError(
-                f"objective: found {settings.objective} with the solver search, expected planning (--objective planning)"
-            )
+            raise SettingsError(f"objective: found {settings.objective} with the solver search, expected planning")
         if settings.paper:
             raise SettingsError("paper: found it with the solver search, expected svi or coordinate")
         if task.memory is not None:
@@ -151,7 +149,7 @@ def solver_name(settings: Settings) -> str:
 
 
 def make_guide(task: Task, settings: Settings) -> TableGuide:
-    """Search has plans that remember everything, the T-maze by SVI the paper's guide over sequences, others the temporal."""
+    """The temporal guide; search remembers everything, the T-maze by SVI has the paper's guide over whole sequences."""
     if solver_name(settings) == "search":
         return RecallGuide(task.model)
     start = task.start if solver_name(settings) == "svi" else START

@@ -44,7 +44,7 @@ class HostFunctions:
                 "the present plan (use CoordinateSolver)"
             )
         solver.check(Problem(program.example(), guide, objective, num_steps))
-        self.search = solver.begin(program)
+        self.search: Any = solver.begin(program)
         self.origin = Origin(program, guide, objective)
         self.tables: dict[str, Table] = {}
 
@@ -106,7 +106,8 @@ class HostFunctions:
         """The plan from a belief."""
         found = self.search(belief, int(horizon))
         replay = found.replay()
-        terms = self.objective.evaluate(_Part(replay, found))
+        part: Any = _Part(replay, found)
+        terms = self.objective.combine(part, None)
         dtype = jnp.result_type(float)
         theta, valid = _possible(np.asarray(belief.parameter))
 
@@ -122,7 +123,7 @@ class HostFunctions:
             memory=array(replay.memory),
             free_energy=array([found.info.upper]),
             terms={name: array(value) for name, value in terms.items()},
-            info=found.certified(),  # type: ignore[arg-type]
+            info=found.certified(),
             params={CONTINGENCY: replay.contingency},
             belief=belief,
             horizon=jnp.asarray(horizon, jnp.int32),

@@ -66,7 +66,7 @@ def _odd(*seed: int) -> np.ndarray:
 
 
 def _mixed(name: np.ndarray) -> np.ndarray:
-    """A bijection of 64-bit numbers that spreads every bit over all others (Stafford's variant of MurmurHash3's end)."""
+    """A bijection of 64-bit numbers that spreads every bit over all others (the end of Steele's SplitMix64)."""
     name = (name ^ (name >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     name = (name ^ (name >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return name ^ (name >> np.uint64(31))

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from npro_aif.belief import Belief
@@ -30,7 +31,7 @@ EQUAL = 1e-9  # costs that differ by no more are equal
 class Game:
     """The steps of a program at one belief and horizon, as far as parameters were asked for.
 
-    :param marks: by steps left (the last step first), what tells steps apart; see :func:`npro_aif.solvers.search.marks`.
+    :param marks: by steps left (the last step first), what tells steps apart; see :mod:`.marks`.
     """
 
     def __init__(self, program: Program, belief: Belief, horizon: int, marks: Sequence[bytes]):
@@ -99,9 +100,10 @@ class Game:
         fresh = possible[self.row[possible] < 0]
         if not len(fresh):
             return
+        together = len(fresh) if self.program.sample is None else ROWS_AT_ONCE
         with jax.core.eval_context():
-            for start in range(0, len(fresh), ROWS_AT_ONCE):
-                self._add(fresh[start : start + ROWS_AT_ONCE])
+            for start in range(0, len(fresh), together):
+                self._add(fresh[start : start + together])
         self._finish()
 
     def _add(self, parameters: np.ndarray) -> None:
@@ -124,7 +126,7 @@ class Game:
                 self.frame = self._whole = jax.tree.map(np.asarray, whole)
             return self._whole, parameters
         padded = np.resize(parameters, ROWS_AT_ONCE).astype(np.int32)  # one size compiles once
-        world = self.program.world(self.belief, self.horizon, padded)
+        world = self.program.world(self.belief, self.horizon, jnp.asarray(padded))
         self.frame = jax.tree.map(np.asarray, world)
         return self.frame, np.arange(len(parameters))
 

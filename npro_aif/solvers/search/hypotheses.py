@@ -1,4 +1,4 @@
-"""One step of a world as NumPy tables over hypotheses h = (θ, x): where controls lead, what is seen there, what it costs.
+"""One step of a world as tables over hypotheses h = (θ, x): where controls lead, what is seen there, what it costs.
 
 Moves are indices where they are certain and the non-zeros of their rows elsewhere. All certain observations of a step
 are one label (a 64-bit hash of their outcomes), those with ``plan=False`` among them: an agent sees them all.
@@ -20,7 +20,7 @@ UNIT = 2.0**40  # of probabilities that are hashed
 
 
 class Step(NamedTuple):
-    """What a control does at a time, for every hypothesis; V is U where observations read the control, and 1 elsewhere."""
+    """What a control does at a time, for every hypothesis; V is U where observations read the control, otherwise 1."""
 
     to: np.ndarray  # (H, U, J) the next hypotheses
     chance: np.ndarray | None  # (H, U, J) how probable each is; None where the move is certain, and J is 1
@@ -88,8 +88,8 @@ def _moves(
 ) -> tuple[np.ndarray, np.ndarray | None]:
     """The next states (R, X, U, J), and how probable each is; None where they are certain."""
     now = kernel.at(t)
-    theta, x, u = rows[:, None, None], np.arange(shape[1])[:, None], np.arange(shape[2])
-    certain = now.certain(theta, x, u)
+    grid: Any = rows[:, None, None], np.arange(shape[1])[:, None], np.arange(shape[2])
+    certain = now.certain(*grid)
     if certain is not None:
         return np.broadcast_to(np.asarray(certain), shape)[..., None], None
     log = np.asarray(now.table(), np.float64)

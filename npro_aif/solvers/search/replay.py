@@ -131,7 +131,7 @@ class Replayer:
             support, mass = merge(np.concatenate(supports), np.concatenate(masses))
             control = self.controls[place]
             self.control[t, control] += mass.sum()
-            x = support % self.game.num_states
+            x: Any = support % self.game.num_states
             np.add.at(self.policy[t], (np.asarray(self.world.loop.look(x, memory)), control), mass)
             self.cost += float(mass @ layer.step.cost[support, control])
             self.effort += float(mass @ layer.step.effort[support, control])
@@ -171,13 +171,14 @@ class Replayer:
             part = slice(ends[i], ends[i + 1])
             own, weight = branches.support[part], branches.weight[part]
             seen = self._seen(layer, int(branches.outcome[i]), int(own[0]), control)
+            after: Position = ()
             if left == 1:
-                then, after = END, ()
+                then = END
             elif rest is not None:
                 then, after = self._place(rest), rest
                 self.after[place] = then
             else:
-                after = self._kid(position, control, own, weight)  # type: ignore[arg-type, assignment]
+                after = self._kid(position, control, own, weight)  # type: ignore[arg-type]
                 then = self._place(after)
                 if self.after[place] == END:
                     self.after[place] = {}
@@ -231,7 +232,7 @@ class Replayer:
                 self.memory[t, memory] += mass.sum()
 
     def _first_memories(self, support: np.ndarray) -> np.ndarray:
-        x = support % self.game.num_states
+        x: Any = support % self.game.num_states
         return np.broadcast_to(np.asarray(self.world.loop.first_memory(x)), x.shape)
 
     def _next_memories(

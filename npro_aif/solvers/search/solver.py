@@ -54,8 +54,8 @@ class SearchSolver:
     Ctrl-C ends a search in the same way. What a planner looked at serves its later plans.
 
     :param max_nodes: how many information states to look at, for each plan, at most.
-    :param max_depth: how many steps to look ahead; beyond it the perfect-information cost stands for what follows. First
-        controls that tie are then shared equally.
+    :param max_depth: how many steps to look ahead; beyond it the perfect-information cost stands for what follows.
+        First controls that tie are then shared equally.
     :param tol: stop where the bounds differ by no more, in nats.
     :param seconds: how long to search for each plan, at most. (What is worked out once for a world, and the completion
         of a plan, come on top.)
@@ -93,8 +93,8 @@ class SearchSolver:
             raise ValueError(f"SearchSolver: found the objective {objective}, expected aif.Planning()")
         if not getattr(guide, "recalls", False):
             raise ValueError(
-                f"SearchSolver: found a {type(guide).__name__}, expected aif.guides.RecallGuide(model): its plans remember "
-                "everything, and learn controls only"
+                f"SearchSolver: found a {type(guide).__name__}, expected aif.guides.RecallGuide(model): its plans "
+                "remember everything, and learn controls only"
             )
         check_sights(problem.world)
 
