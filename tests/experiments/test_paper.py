@@ -13,12 +13,14 @@ import pytest
 from rich.console import Console
 
 import npro_aif as aif
-from npro_aif.experiments.agents import make_agent, make_planner
+from npro_aif.experiments.agents import make_agent
 from npro_aif.experiments.paper import WithoutMoves
 from npro_aif.experiments.product import FLOOR, ProductAgent, above_floor, as_product
 from npro_aif.experiments.run import run
 from npro_aif.experiments.tasks import Settings, SettingsError, make_task
+from npro_aif.guides import TemporalGuide
 from npro_aif.models import doorkey_published
+from npro_aif.program.program import program_of
 
 QUIET = Console(file=io.StringIO())
 
@@ -116,15 +118,15 @@ def test_products_of_marginals_forget_what_tells_of_each_other() -> None:
 
 
 @pytest.mark.usefixtures("quick_compile", "x64")
-def test_without_moves_is_active_without_the_prior_over_controls() -> None:
-    """F differs by the risk's entropy term and nothing else."""
-    belief = make_task("reactivity").belief
+@pytest.mark.parametrize("normalize", [False, True])
+def test_without_moves_is_active_without_the_prior_over_controls(normalize: bool) -> None:
     task = make_task("reactivity")
-    plans = {}
-    for objective in (aif.Active(), WithoutMoves()):
-        planner = make_planner(task._replace(active=objective), Settings(solver="svi", num_steps=1))
-        plans[type(objective)] = planner(jax.random.key(0), belief)
-    with_moves, without = plans[aif.Active], plans[WithoutMoves]
-    for term in ("ambiguity", "novelty", "plan_prior", "correction"):
-        np.testing.assert_allclose(with_moves.terms[term], without.terms[term], atol=0.05)
-    assert float(without.terms["risk"]) > float(with_moves.terms["risk"]) + 0.1
+    world = program_of(task.model, task.belief, 2).world(task.belief, 2)
+    guide = TemporalGuide(task.model, learn=("control",))
+    posterior = guide.posterior(world, guide.first_params(jax.random.key(0), world, 2), 2)
+    with_moves, without = (kind(normalize=normalize).terms(world, posterior) for kind in (aif.Active, WithoutMoves))
+    for term in ("ambiguity", "novelty", "complexity", "plan_prior", "correction"):
+        np.testing.assert_array_equal(with_moves[term], without[term])
+    risk = aif.Planning().terms(world, posterior)["risk"]  # −E[log p̂] and nothing else
+    np.testing.assert_allclose(without["risk"], risk, rtol=1e-12)
+    assert float(with_moves["risk"]) < float(risk) - 0.05
