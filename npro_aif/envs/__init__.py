@@ -1,4 +1,4 @@
-"""The paper's three environments, registered with gymnasium under `npro_aif/` where that is installed.
+"""The environments: the paper's three, registered with gymnasium under `npro_aif/` where that is installed, and files.
 
 Their observations are dicts keyed by the observation sites of the model of the same name, so that an agent
 passes them to a belief update as they are. DoorKey is MiniGrid's own, and needs it.
@@ -7,10 +7,11 @@ passes them to a belief update as they are. DoorKey is MiniGrid's own, and needs
 from typing import Any
 
 from npro_aif.envs import gym
+from npro_aif.envs.pomdp_file import PomdpFile
 from npro_aif.envs.reactivity_maze import ReactivityMaze
 from npro_aif.envs.tmaze import TMaze
 
-__all__ = ["DoorKey", "ReactivityMaze", "TMaze", "register"]
+__all__ = ["DoorKey", "PomdpFile", "ReactivityMaze", "TMaze", "register"]
 
 _ENTRY_POINTS = {
     "npro_aif/TMaze-v0": "npro_aif.envs.tmaze:TMaze",

@@ -90,6 +90,7 @@ def describe(task: Task, settings: Settings, size: int | None, preference: str |
     for name in ("memory", "cue_accuracy"):
         if getattr(task, name) is not None:
             about[name] = getattr(task, name)
+    about |= dict(task.notes)
     if settings.method != "vfe":
         return about
     solver = solver_name(settings)

@@ -7,17 +7,19 @@ episodes (the command line, the reproduction of the tables, the baselines) goes 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+import hashlib
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import gymnasium as gym
 
 from npro_aif.acting.episodes import Episode
 from npro_aif.belief import Belief
-from npro_aif.envs import DoorKey, ReactivityMaze, TMaze
+from npro_aif.envs import DoorKey, PomdpFile, ReactivityMaze, TMaze
 from npro_aif.experiments.shortest import shortest_path
 from npro_aif.guides.temporal import FACTORS
 from npro_aif.models import doorkey, reactivity_maze, tmaze
+from npro_aif.pomdp.program import SUFFIX, default_horizon, find_file, read_pomdp, read_problem
 from npro_aif.solvers import CoordinateSolver
 
 TASKS = ("tmaze", "reactivity", "doorkey")
@@ -50,6 +52,7 @@ class Task(NamedTuple):
     max_parameters: int | None = None  # with how many to plan at most, in a large world
     restarts: int = 1  # of SVI with F_active
     trial_steps: int | None = None  # after how many steps it chooses between them
+    notes: tuple[tuple[str, Any], ...] = ()  # what else a run of it should report
 
 
 class Settings(NamedTuple):
@@ -93,11 +96,12 @@ def make_task(
     max_steps: int | None = None,
     paper: bool = False,
 ) -> Task:
-    """The task of that name.
+    """The task of that name, or of a `.POMDP` file.
 
     :param size: of DoorKey's grid, 8 by default.
     :param preference: DoorKey's, "every-step" by default, "terminal" as in the paper.
-    :param memory: what the policy remembers of the mazes' cue, "told" or (in the T-maze) "count"; nothing by default.
+    :param memory: what the policy remembers of the mazes' cue, "told" or (in the T-maze) "count"; of a file, how many
+        steps; nothing by default.
     :param cue_accuracy: how often the T-maze's cue is right, in the model and in the environment; always by default.
     :param max_steps: after how many steps an episode ends, the task's own number by default; the T-maze's plans reach
         to the end of the episode.
@@ -107,6 +111,9 @@ def make_task(
     >>> task.horizon, task.max_steps
     (4, 4)
     """
+    if name.endswith(SUFFIX):
+        others = {"size": size, "preference": preference, "cue_accuracy": cue_accuracy, "paper": paper or None}
+        return _file(name, memory, max_steps, others)
     check_choice("task", name, TASKS)
     for option, value in (("memory", memory), ("cue_accuracy", cue_accuracy), ("max_steps", max_steps)):
         if paper and value is not None:
@@ -235,4 +242,37 @@ def _doorkey(size: int, preference: str, paper: bool) -> Task:
         outcome=outcome,
         evidence="sites",  # the weight and the lead were chosen for it
         max_parameters=doorkey.max_layouts(size),
+    )
+
+
+def _file(name: str, memory: str | None, max_steps: int | None, others: Mapping[str, object]) -> Task:
+    """The problem of a `.POMDP` file; its rewards count as discounted, and plans reach as far as the discount does."""
+    for option, value in others.items():
+        if value is not None:
+            raise SettingsError(f"{option}: found {value!r} for the file {name}, expected it with other tasks only")
+    if memory is not None and not memory.isdigit():
+        raise SettingsError(f"memory: found {memory!r} for the file {name}, expected how many steps are remembered")
+    try:
+        path = find_file(name)
+        problem = read_problem(path)
+        horizon = max_steps if problem.discount == 1 and max_steps else default_horizon(problem)
+    except (OSError, ValueError) as error:
+        raise SettingsError(str(error)) from error
+    horizon, max_steps = min(horizon, max_steps or horizon), max_steps or horizon
+    model, belief = read_pomdp(path, horizon=horizon, memory=int(memory or 0))
+    return Task(
+        name=path.name,
+        model=model,
+        environment=functools.partial(PomdpFile, path, max_steps=max_steps),
+        belief=belief,
+        horizon=horizon,
+        max_steps=max_steps,
+        learn=("control",),
+        weight=1.0,
+        num_steps=1500,
+        learning_rate=0.05,
+        sweeps=CoordinateSolver(),
+        outcome=lambda episode: {},
+        memory=memory,
+        notes=(("discount", problem.discount), ("file", hashlib.sha256(path.read_bytes()).hexdigest()[:12])),
     )
