@@ -32,6 +32,9 @@ class TaskName(enum.StrEnum):
     tmaze = "tmaze"
     reactivity = "reactivity"
     doorkey = "doorkey"
+    frozen_lake = "frozen-lake"
+    wumpus = "wumpus"
+    rock_sample = "rock-sample"
 
 
 def task_or_file(value: str) -> str:

@@ -15,20 +15,21 @@ import gymnasium as gym
 
 from npro_aif.acting.episodes import Episode
 from npro_aif.belief import Belief
-from npro_aif.envs import DoorKey, PomdpFile, ReactivityMaze, TMaze
+from npro_aif.envs import DoorKey, FrozenLake, PomdpFile, ReactivityMaze, RockSample, TMaze, Wumpus
 from npro_aif.experiments.shortest import shortest_path
 from npro_aif.guides.temporal import FACTORS
-from npro_aif.models import doorkey, reactivity_maze, tmaze
+from npro_aif.models import doorkey, frozen_lake, reactivity_maze, rock_sample, tmaze, wumpus
 from npro_aif.pomdp.program import SUFFIX, default_horizon, find_file, read_pomdp, read_problem
 from npro_aif.solvers import CoordinateSolver
 
-TASKS = ("tmaze", "reactivity", "doorkey")
+WORLDS = ("frozen-lake", "wumpus", "rock-sample")
+TASKS = ("tmaze", "reactivity", "doorkey", *WORLDS)
 METHODS = ("vfe", "efe", "sophisticated")
 OBJECTIVES = ("active", "planning", "marginal")
 SOLVERS = ("svi", "coordinate")
 PREFERENCES = doorkey.PREFERENCES
 ACT_BY = ("probability", "cost")
-MEMORIES = {"tmaze": ("told", "count"), "reactivity": ("told",)}
+MEMORIES = {"tmaze": ("told", "count"), "reactivity": ("told",), "wumpus": ("told",), "rock-sample": ("told",)}
 
 
 class Task(NamedTuple):
@@ -130,6 +131,10 @@ def make_task(
     for option, value in (("size", size), ("preference", preference)):
         if value is not None:
             raise SettingsError(f"{option}: found {value!r} for the task {name}, expected it with doorkey only")
+    if name in WORLDS:
+        if paper:
+            raise SettingsError(f"paper: found it for the task {name}, expected it with the paper's three tasks only")
+        return _world(name)
     return _tmaze() if name == "tmaze" else _reactivity(paper)
 
 
@@ -242,6 +247,35 @@ def _doorkey(size: int, preference: str, paper: bool) -> Task:
         outcome=outcome,
         evidence="sites",  # the weight and the lead were chosen for it
         max_parameters=doorkey.max_layouts(size),
+    )
+
+
+def _world(name: str) -> Task:
+    """One of the three worlds of Nuijten, Lukashchuk, van de Laar and de Vries (UAI 2026)."""
+    model, environment, module, horizon, evidence = {
+        # 16 noisy cells have 65,536 outcomes together
+        "frozen-lake": (frozen_lake.frozen_lake, FrozenLake, frozen_lake, frozen_lake.MAX_STEPS, "sites"),
+        "wumpus": (wumpus.wumpus, Wumpus, wumpus, wumpus.HORIZON, "joint"),
+        "rock-sample": (rock_sample.rock_sample, RockSample, rock_sample, rock_sample.HORIZON, "joint"),
+    }[name]
+
+    def outcome(episode: Episode) -> dict[str, float]:
+        return {} if name == "rock-sample" else {"success": episode.reward > 0}
+
+    return Task(
+        name=name,
+        model=model,
+        environment=environment,
+        belief=module.initial_belief(),
+        horizon=horizon,
+        max_steps=module.MAX_STEPS,
+        learn=("control",),
+        weight=1.0,
+        num_steps=1500,
+        learning_rate=0.05,
+        sweeps=CoordinateSolver(),
+        outcome=outcome,
+        evidence=evidence,
     )
 
 

@@ -27,7 +27,7 @@ MOST_BLOCK_AXES = 2  # a section gives at most a matrix
 class Entry(NamedTuple):
     """What a section says of a table."""
 
-    index: tuple[int | None, ...]  # of the axes that are named, None for all values
+    place: tuple[int | None, ...]  # on the axes that are named, None for all values
     values: np.ndarray  # over the axes that are left
     rows: tuple[Token, ...]  # where it says it, of a matrix where each row begins
 
@@ -149,12 +149,12 @@ class _Parser:
         word = self._take()
         if word.text in _SOME:
             self._expect(":", f"':' after start {word.text}")
-            listed = set()
+            listed: set[int | None] = set()
             while not self._at_head():
                 listed.add(self._reference("state"))
             if None in listed or not 0 < len(listed) < size + (word.text == "include"):
                 self._fail(word, f"found {len(listed)} of {size} states to {word.text}, expected some")
-            chosen = np.isin(np.arange(size), list(listed)) == (word.text == "include")
+            chosen = np.isin(np.arange(size), [i for i in listed if i is not None]) == (word.text == "include")
             return chosen / chosen.sum()
         if word.text != ":":
             self._fail(word, f"found {word}, expected ':', include or exclude after start")
@@ -286,14 +286,14 @@ class _Parser:
 
     def _rewards(self, u: int) -> np.ndarray:
         """R of one control, (X, X'|1, Y|1): an axis that no section names is left out."""
-        entries = [entry for entry in self._entries["R"] if entry.index[0] in (None, u)]
+        entries = [entry for entry in self._entries["R"] if entry.place[0] in (None, u)]
         shape = [len(self._names["state"]), 1, 1]
         for axis, name in ((2, "state"), (3, "observation")):
-            if any(len(entry.index) <= axis or entry.index[axis] is not None for entry in entries):
+            if any(len(entry.place) <= axis or entry.place[axis] is not None for entry in entries):
                 shape[axis - 1] = len(self._names.get(name, ("",)))
         table = np.zeros(shape)
         for entry in entries:
-            index = _slices(entry.index[1:])
+            index = _slices(entry.place[1:])
             if "observation" not in self._names:
                 index = (*index, *[slice(None)] * (2 - len(index)), 0)
             table[index] = entry.values
