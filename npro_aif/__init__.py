@@ -10,7 +10,7 @@ from npro_aif.acting.episodes import Episode, Outcomes, run_episodes
 from npro_aif.acting.evaluate import evaluate
 from npro_aif.acting.filter import Filter, update_belief
 from npro_aif.belief import Belief
-from npro_aif.errors import GuideError, ImpossibleObservation, ModelError
+from npro_aif.errors import GuideError, ImpossibleObservation, ModelError, PomdpError
 from npro_aif.inference.augmented import augmented
 from npro_aif.inference.efe import ExpectedFreeEnergy, expected_free_energy
 from npro_aif.inference.objectives import Active, Marginal, Planning
@@ -29,6 +29,7 @@ from npro_aif.language import (
 )
 from npro_aif.planning.plan import Plan
 from npro_aif.planning.planner import Planner
+from npro_aif.pomdp.program import read_pomdp
 from npro_aif.solvers import CoordinateSolver, SearchSolver, SVISolver
 from npro_aif.solvers.costs import perfect_information
 
@@ -51,6 +52,7 @@ __all__ = [
     "Plan",
     "Planner",
     "Planning",
+    "PomdpError",
     "SVISolver",
     "SearchSolver",
     "augmented",
@@ -66,6 +68,7 @@ __all__ = [
     "parameters",
     "perfect_information",
     "preference",
+    "read_pomdp",
     "rollout",
     "run_episodes",
     "state",

@@ -32,6 +32,17 @@ class TaskName(enum.StrEnum):
     tmaze = "tmaze"
     reactivity = "reactivity"
     doorkey = "doorkey"
+    frozen_lake = "frozen-lake"
+    wumpus = "wumpus"
+    rock_sample = "rock-sample"
+
+
+def task_or_file(value: str) -> str:
+    """A task's name, or a file's."""
+    if value in list(TaskName) or value.endswith(".POMDP"):
+        return value
+    names = ", ".join(repr(task.value) for task in TaskName)
+    raise typer.BadParameter(f"{value!r} is not one of {names}, nor a file that ends in .POMDP.")
 
 
 class Method(enum.StrEnum):
@@ -58,7 +69,6 @@ class Preference(enum.StrEnum):
 
 
 ActBy = enum.StrEnum("ActBy", {"probability": "probability", "cost": "cost"})
-Memory = enum.StrEnum("Memory", {"told": "told", "count": "count"})
 
 
 class Part(enum.StrEnum):
@@ -72,9 +82,14 @@ class Part(enum.StrEnum):
 
 @app.command()
 def run(
-    task: Annotated[TaskName, typer.Argument(help="The task.")],
+    task: Annotated[
+        str,
+        typer.Argument(help=f"One of {', '.join(TaskName)}, or a file that ends in .POMDP.", callback=task_or_file),
+    ],
     method: Annotated[Method, typer.Option(help="vfe is ours, the others are baselines.")] = Method.vfe,
-    objective: Annotated[ObjectiveName, typer.Option(help="What is minimised.")] = ObjectiveName.active,
+    objective: Annotated[
+        ObjectiveName | None, typer.Option(help="What is minimised: active, with a file planning.")
+    ] = None,
     solver: Annotated[SolverName | None, typer.Option(help="coordinate, or svi with --paper.")] = None,
     episodes: Annotated[int, typer.Option(min=1, help="How many.")] = 20,
     seed: Annotated[
@@ -85,7 +100,8 @@ def run(
     preference: Annotated[Preference | None, typer.Option(help="When DoorKey's goal is preferred.")] = None,
     weight: Annotated[float | None, typer.Option(min=0, help="Of the epistemic priors.")] = None,
     memory: Annotated[
-        Memory | None, typer.Option(help="What the policy remembers of the cue (count: tmaze only).")
+        str | None,
+        typer.Option(help="What the policy remembers: told or (tmaze) count of the cue; of a file, how many steps."),
     ] = None,
     cue_accuracy: Annotated[
         float | None, typer.Option(min=0, max=1, help="How often the T-maze's cue is right; always by default.")
@@ -119,7 +135,7 @@ def run(
 
     settings = Settings(
         method=method.value,
-        objective=objective.value,
+        objective=(objective or (ObjectiveName.planning if task.endswith(".POMDP") else ObjectiveName.active)).value,
         solver=solver and solver.value,
         horizon=horizon,
         weight=weight,
@@ -136,12 +152,12 @@ def run(
     )
     try:
         summary = run_task(
-            task.value,
+            task,
             settings,
             episodes,
             size=size,
             preference=preference and preference.value,
-            memory=memory and memory.value,
+            memory=memory,
             cue_accuracy=cue_accuracy,
             max_steps=max_steps,
             json_file=json,

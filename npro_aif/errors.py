@@ -11,3 +11,18 @@ class GuideError(ValueError):
 
 class ImpossibleObservation(ValueError):
     """An observation to which the model gives probability zero under the current belief."""
+
+
+class PomdpError(ValueError):
+    """A mistake in a `.POMDP` file, with its place.
+
+    >>> print(PomdpError("tiger.POMDP", 3, 9, "found 'x', expected a number"))
+    tiger.POMDP, line 3, column 9: found 'x', expected a number
+    """
+
+    def __init__(self, file: str, line: int, column: int, problem: str):
+        super().__init__(file, line, column, problem)
+        self.file, self.line, self.column, self.problem = file, line, column, problem
+
+    def __str__(self) -> str:
+        return f"{self.file}, line {self.line}, column {self.column}: {self.problem}"

@@ -40,6 +40,10 @@ def invoke(*arguments: str) -> Any:
         (["run", "tmaze", "--size", "6"], "size: found 6 for the task tmaze"),
         (["run", "reactivity", "--preference", "terminal"], "preference: found 'terminal' for the task reactivity"),
         (["run", "tmaze", "--weight", "2", "--objective", "planning"], "weight: found 2.0 with the objective planning"),
+        (["run", "lion.POMDP"], "found no file 'lion.POMDP', expected one, or one of grid4x3.POMDP"),
+        (["run", "tiger.POMDP", "--memory", "told"], "memory: found 'told' for the file tiger.POMDP"),
+        (["run", "tiger.POMDP", "--size", "6"], "size: found 6 for the file tiger.POMDP"),
+        (["run", "tmaze", "--memory", "all"], "memory: found 'all', expected one of told, count"),
         (["run", "tmaze", "--num-steps", "9"], "num_steps: found 9 with the solver coordinate"),
     ],
 )
@@ -62,6 +66,16 @@ def test_a_run_writes_a_flat_summary(tmp_path: Path, quick_compile: None) -> Non
     assert (summary["episodes"], summary["seed"], summary["decisions"]) == (6, 3, 24)
     assert summary["problems"] <= 7
     assert summary["interrupted"] is False
+
+
+def test_a_file_is_run(tmp_path: Path, quick_compile: None) -> None:
+    path = tmp_path / "summary.json"
+    options = ["--solver", "coordinate", "--memory", "1", "--max-steps", "2", "--episodes", "3", "--json", str(path)]
+    result = invoke("run", "tiger.POMDP", *options)
+    assert result.exit_code == 0, result.output
+    summary = json.loads(path.read_text())
+    assert (summary["memory"], summary["objective"], summary["discount"]) == ("1", "planning", 0.95)
+    assert summary["reward"] == pytest.approx(-1.95)  # two steps are too few to open a door
 
 
 def test_ctrl_c_keeps_what_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, quick_compile: None) -> None:

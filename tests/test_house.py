@@ -19,7 +19,7 @@ FOLDERS = {"npro_aif": ROOT / "npro_aif", "npro_aif.models": ROOT / "models", "n
 FLOORS = (
     {"errors", "extras", "numerics", "sizes", "pickling"},
     {"language", "belief", "distributions", "sites"},
-    {"tables", "program"},
+    {"tables", "program", "pomdp"},
     {"inference"},
     {"guides"},
     {"solvers"},

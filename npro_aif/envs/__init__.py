@@ -1,4 +1,4 @@
-"""The paper's three environments, registered with gymnasium under `npro_aif/` where that is installed.
+"""The environments, registered with gymnasium under `npro_aif/` where that is installed; one of a file is not.
 
 Their observations are dicts keyed by the observation sites of the model of the same name, so that an agent
 passes them to a belief update as they are. DoorKey is MiniGrid's own, and needs it.
@@ -7,22 +7,33 @@ passes them to a belief update as they are. DoorKey is MiniGrid's own, and needs
 from typing import Any
 
 from npro_aif.envs import gym
+from npro_aif.envs.frozen_lake import FrozenLake
+from npro_aif.envs.pomdp_file import PomdpFile
 from npro_aif.envs.reactivity_maze import ReactivityMaze
+from npro_aif.envs.rock_sample import RockSample
 from npro_aif.envs.tmaze import TMaze
+from npro_aif.envs.wumpus import Wumpus
 
 __all__ = [
     "DoorKey",
+    "FrozenLake",
+    "PomdpFile",
     "PublishedDoorKey",
     "PublishedReactivityMaze",
     "PublishedTMaze",
     "ReactivityMaze",
+    "RockSample",
     "TMaze",
+    "Wumpus",
     "register",
 ]
 
 _ENTRY_POINTS = {
     "npro_aif/TMaze-v0": "npro_aif.envs.tmaze:TMaze",
     "npro_aif/ReactivityMaze-v0": "npro_aif.envs.reactivity_maze:ReactivityMaze",
+    "npro_aif/FrozenLake-v0": "npro_aif.envs.frozen_lake:FrozenLake",
+    "npro_aif/Wumpus-v0": "npro_aif.envs.wumpus:Wumpus",
+    "npro_aif/RockSample-v0": "npro_aif.envs.rock_sample:RockSample",
     "npro_aif/DoorKey-v0": "npro_aif.envs.doorkey:DoorKey",
 }
 

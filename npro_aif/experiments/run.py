@@ -100,6 +100,7 @@ def describe(task: Task, settings: Settings, size: int | None, preference: str |
     for name in ("memory", "cue_accuracy"):
         if getattr(task, name) is not None:
             about[name] = getattr(task, name)
+    about |= dict(task.notes)
     if settings.method != "vfe":
         if settings.paper:
             about |= {"paper": True, "c_low_knob": settings.c_low_knob}

@@ -7,28 +7,31 @@ episodes (the command line, the reproduction of the tables, the baselines) goes 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+import hashlib
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from npro_aif.acting.episodes import Episode
 from npro_aif.belief import Belief
-from npro_aif.envs import DoorKey, ReactivityMaze, TMaze
+from npro_aif.envs import DoorKey, FrozenLake, PomdpFile, ReactivityMaze, RockSample, TMaze, Wumpus
 from npro_aif.experiments.paper import paper_baselines, paper_doorkey, paper_reactivity, paper_tmaze
 from npro_aif.experiments.shortest import optimum, shortest_path
 from npro_aif.guides import Start
 from npro_aif.guides.base import FACTORS, START
 from npro_aif.inference.objectives import Active
-from npro_aif.models import doorkey, reactivity_maze, tmaze
+from npro_aif.models import doorkey, frozen_lake, reactivity_maze, rock_sample, tmaze, wumpus
 from npro_aif.planning.choose import TIE_TOLERANCE
+from npro_aif.pomdp.program import SUFFIX, default_horizon, find_file, read_pomdp, read_problem
 from npro_aif.solvers import CoordinateSolver
 
-TASKS = ("tmaze", "reactivity", "doorkey")
+WORLDS = ("frozen-lake", "wumpus", "rock-sample")
+TASKS = ("tmaze", "reactivity", "doorkey", *WORLDS)
 METHODS = ("vfe", "efe", "sophisticated")
 OBJECTIVES = ("active", "planning", "marginal")
 SOLVERS = ("svi", "coordinate", "search")
 PREFERENCES = doorkey.PREFERENCES
 ACT_BY = ("probability", "cost")
-MEMORIES = {"tmaze": ("told", "count"), "reactivity": ("told",)}
+MEMORIES = {"tmaze": ("told", "count"), "reactivity": ("told",), "wumpus": ("told",), "rock-sample": ("told",)}
 
 
 class Task(NamedTuple):
@@ -57,6 +60,7 @@ class Task(NamedTuple):
     sequential: bool = False  # whether the episodes are one stream of draws, and so must follow each other
     optimum: Callable[[int, int], float | None] | None = None  # the fewest steps, by first seed and number of episodes
     product: bool = False  # whether beliefs are kept as a product of marginals
+    notes: tuple[tuple[str, Any], ...] = ()  # what else a run of it should report
 
     def worlds(self) -> Any:
         """What :func:`npro_aif.run_episodes` takes: a function that makes environments, or the one of a stream."""
@@ -111,12 +115,13 @@ def make_task(
     paper: bool = False,
     details: bool = False,
 ) -> Task:
-    """The task of that name.
+    """The task of that name, or of a `.POMDP` file.
 
     :param method: with ``paper``, whose episodes: the baselines look before their first control.
     :param size: of DoorKey's grid, 8 by default.
     :param preference: DoorKey's, "every-step" by default, "terminal" as in the paper.
-    :param memory: what the policy remembers of the mazes' cue, "told" or (in the T-maze) "count"; nothing by default.
+    :param memory: what the policy remembers of the mazes' cue, "told" or (in the T-maze) "count"; of a file, how many
+        steps; nothing by default.
     :param cue_accuracy: how often the T-maze's cue is right, in the model and in the environment; always by default.
     :param max_steps: after how many steps an episode ends, the task's own number by default; the T-maze's plans reach
         to the end of the episode.
@@ -127,6 +132,9 @@ def make_task(
     >>> task.horizon, task.max_steps
     (4, 4)
     """
+    if name.endswith(SUFFIX):
+        others = {"size": size, "preference": preference, "cue_accuracy": cue_accuracy, "paper": paper or None}
+        return _file(name, memory, max_steps, others)
     check_choice("task", name, TASKS)
     for option, value in (("memory", memory), ("cue_accuracy", cue_accuracy), ("max_steps", max_steps)):
         if paper and value is not None:
@@ -145,6 +153,10 @@ def make_task(
     for option, value in (("size", size), ("preference", preference)):
         if value is not None:
             raise SettingsError(f"{option}: found {value!r} for the task {name}, expected it with doorkey only")
+    if name in WORLDS:
+        if paper:
+            raise SettingsError(f"paper: found it for the task {name}, expected it with the paper's three tasks only")
+        return _world(name)
     task = _tmaze() if name == "tmaze" else _reactivity()
     if not paper:
         return task
@@ -271,4 +283,65 @@ def _doorkey(size: int, preference: str) -> Task:
         outcome=outcome,
         max_parameters=doorkey.max_layouts(size),
         optimum=functools.partial(optimum, size),
+    )
+
+
+def _world(name: str) -> Task:
+    """One of the three worlds of Nuijten, Lukashchuk, van de Laar and de Vries (UAI 2026)."""
+    model, environment, module, horizon, evidence = {
+        # 16 noisy cells have 65,536 outcomes together
+        "frozen-lake": (frozen_lake.frozen_lake, FrozenLake, frozen_lake, frozen_lake.MAX_STEPS, "sites"),
+        "wumpus": (wumpus.wumpus, Wumpus, wumpus, wumpus.HORIZON, "joint"),
+        "rock-sample": (rock_sample.rock_sample, RockSample, rock_sample, rock_sample.HORIZON, "joint"),
+    }[name]
+
+    def outcome(episode: Episode) -> dict[str, float]:
+        return {} if name == "rock-sample" else {"success": episode.reward > 0}
+
+    return Task(
+        name=name,
+        model=model,
+        environment=environment,
+        belief=module.initial_belief(),
+        horizon=horizon,
+        max_steps=module.MAX_STEPS,
+        learn=("control",),
+        active=Active(evidence=evidence),  # type: ignore[arg-type]
+        num_steps=1500,
+        learning_rate=0.05,
+        sweeps=CoordinateSolver(),
+        outcome=outcome,
+    )
+
+
+def _file(name: str, memory: str | None, max_steps: int | None, others: Mapping[str, object]) -> Task:
+    """The problem of a `.POMDP` file; its rewards count as discounted, and plans reach as far as the discount does."""
+    for option, value in others.items():
+        if value is not None:
+            raise SettingsError(f"{option}: found {value!r} for the file {name}, expected it with other tasks only")
+    if memory is not None and not memory.isdigit():
+        raise SettingsError(f"memory: found {memory!r} for the file {name}, expected how many steps are remembered")
+    try:
+        path = find_file(name)
+        problem = read_problem(path)
+        horizon = max_steps if problem.discount == 1 and max_steps else default_horizon(problem)
+    except (OSError, ValueError) as error:
+        raise SettingsError(str(error)) from error
+    horizon, max_steps = min(horizon, max_steps or horizon), max_steps or horizon
+    model, belief = read_pomdp(path, horizon=horizon, memory=int(memory or 0))
+    return Task(
+        name=path.name,
+        model=model,
+        environment=functools.partial(PomdpFile, path, max_steps=max_steps),
+        belief=belief,
+        horizon=horizon,
+        max_steps=max_steps,
+        learn=("control",),
+        active=Active(),
+        num_steps=1500,
+        learning_rate=0.05,
+        sweeps=CoordinateSolver(),
+        outcome=lambda episode: {},
+        memory=memory,
+        notes=(("discount", problem.discount), ("file", hashlib.sha256(path.read_bytes()).hexdigest()[:12])),
     )

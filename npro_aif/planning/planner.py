@@ -40,8 +40,8 @@ class Planner(Portable):
     :param model: a program ``model(belief, horizon=…)``.
     :param guide: a :class:`TemporalGuide` (the default), a :class:`SequenceGuide`, or any NumPyro guide.
     :param objective: :class:`Active` by default.
-    :param solver: by default the closed form where there is one (:class:`CoordinateSolver`; :class:`SearchSolver` with a
-        :class:`RecallGuide`), and otherwise :class:`SVISolver` with Adam; anything with ``check`` and ``solve``
+    :param solver: by default the closed form where there is one (:class:`CoordinateSolver`, and :class:`SearchSolver`
+        with a :class:`RecallGuide`), otherwise :class:`SVISolver` with Adam; anything with ``check`` and ``solve``
         (:class:`npro_aif.solvers.Solver`), or with ``check`` and ``begin`` as :class:`SearchSolver` has them.
     :param max_horizon: the largest horizon; by default the one that the model declares (``horizon=4`` in its
         signature). With a temporal guide every horizon up to it runs the same compiled code; the other guides compile

@@ -1,4 +1,4 @@
-"""The three environments: gymnasium's contract, and 10,000 random steps of each against the paper's text.
+"""The environments: gymnasium's contract, and 10,000 random steps of the paper's three against its text.
 
 The expectations are written out here in plain NumPy; nothing of an environment's own tables is imported.
 """
@@ -13,7 +13,8 @@ from gymnasium.utils.env_checker import check_env
 
 import npro_aif.envs as envs
 
-NAMES = ("npro_aif/TMaze-v0", "npro_aif/ReactivityMaze-v0", "npro_aif/DoorKey-v0")
+GRIDS = ("npro_aif/FrozenLake-v0", "npro_aif/Wumpus-v0", "npro_aif/RockSample-v0")
+NAMES = ("npro_aif/TMaze-v0", "npro_aif/ReactivityMaze-v0", "npro_aif/DoorKey-v0", *GRIDS)
 STEPS = 10_000
 
 

@@ -1,0 +1,79 @@
+"""Frozen Lake with hidden holes: a slippery way over ice, on which one may stop and scan.
+
+The world of Nuijten, Lukashchuk, van de Laar and de Vries (UAI 2026): θ is one of 15 layouts of two holes. Every
+cell looks like a hole or not, at first hardly better than a coin, after a scan nearly for sure.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+
+import npro_aif as aif
+from npro_aif.models.grids import MOVES, distances, slippery
+
+SIDE, START, GOAL, SCAN = 4, 0, 15, 4
+CELLS = SIDE * SIDE
+HOLES = (
+    (3, 7), (9, 12), (4, 5), (1, 14), (10, 11), (6, 13), (2, 8), (7, 9), (9, 10), (8, 14), (1, 11), (3, 12), (1, 12),
+    (2, 5), (6, 14),
+)  # fmt: skip
+CONTROLS = (*MOVES, "scan")
+WEIGHTS = (1.0, 1.0, 1.0, 1.0, 0.9)  # of the controls, a priori
+SLIP = 0.1
+NEAR, FAR, FARTHEST = 0.4, 0.1, 6  # before a scan the noise is NEAR and, at the farthest cell, FAR more
+SCANNED_NOISE = 0.001
+MAX_STEPS = 15
+SITES = tuple(f"hole_{cell}" for cell in range(CELLS))
+IS_HOLE = np.array([np.isin(np.arange(CELLS), holes) for holes in HOLES])  # (Θ, cells)
+
+
+def initial_belief() -> aif.Belief:
+    """Any layout, at the start, nothing scanned."""
+    state = np.zeros((len(HOLES), CELLS, 2))
+    state[:, START, 0] = 1
+    return aif.Belief(jnp.full(len(HOLES), 1 / len(HOLES)), jnp.asarray(state.reshape(len(HOLES), -1)))
+
+
+def moves() -> np.ndarray:
+    """p(cell' | θ, cell, u), (Θ, 16, 5, 16): a scan stays; holes and the goal keep what comes."""
+    stay = np.eye(CELLS)
+    free = np.concatenate([slippery(SIDE, SIDE, SLIP), stay[:, None]], axis=1)
+    ends = IS_HOLE | (np.arange(CELLS) == GOAL)
+    return np.where(ends[:, :, None, None], stay[:, None], free)
+
+
+def looks() -> np.ndarray:
+    """p(cell c looks like a hole | θ, cell, scanned), (Θ, 16, 2, 16)."""
+    noise = np.stack([NEAR + FAR * distances(SIDE, SIDE) / FARTHEST, np.full((CELLS, CELLS), SCANNED_NOISE)], axis=1)
+    return np.where(IS_HOLE[:, None, None], 1 - noise, noise)
+
+
+def frozen_lake(belief: aif.Belief, horizon: Any = MAX_STEPS) -> None:
+    """The Lake with a preference of 1 nat for the goal at every step.
+
+    >>> from numpyro.handlers import seed, trace
+    >>> list(trace(seed(frozen_lake, 0)).get_trace(initial_belief(), horizon=1))[:6]
+    ['theta', 'cell_0', 'scanned_0', 'u_1', 'cell_1', 'scanned_1']
+    """
+    to, hole, prior = jnp.asarray(moves()), jnp.asarray(looks()), jnp.asarray(WEIGHTS) / sum(WEIGHTS)
+    theta = aif.parameter("theta", dist.Categorical(probs=belief.parameter), labels=[str(h) for h in HOLES])
+    start = aif.initial_state({"cell": CELLS, "scanned": 2}, belief.state[theta])
+
+    def step(state: tuple[Any, Any], t: Any) -> tuple[Any, Any]:
+        cell, scanned = state
+        u = aif.control("u", dist.Categorical(probs=prior), labels=CONTROLS)
+        cell = aif.state("cell", dist.Categorical(probs=to[theta, cell, u]))
+        scanned = aif.state("scanned", aif.DeterministicCategorical(jnp.where(u == SCAN, 1, scanned), 2))
+        for c, site in enumerate(SITES):
+            p = hole[theta, cell, scanned, c]
+            aif.observation(site, dist.Categorical(probs=jnp.stack([1 - p, p], -1)))
+        aif.observation("seen_cell", aif.DeterministicCategorical(cell, CELLS), plan=False)
+        aif.observation("seen_scanned", aif.DeterministicCategorical(scanned, 2), plan=False)
+        aif.preference("goal", jnp.where(cell == GOAL, 1.0, 0.0))
+        return cell, scanned
+
+    aif.rollout(step, (start["cell"], start["scanned"]), horizon)

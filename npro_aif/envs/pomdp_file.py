@@ -1,0 +1,66 @@
+"""A `.POMDP` file as an environment: states, observations and rewards are drawn as the file says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+
+from npro_aif.envs import gym
+from npro_aif.envs.tmaze import check_action, check_render_mode
+from npro_aif.pomdp.program import default_horizon, read_problem
+
+
+class PomdpFile(gym.Env[dict[str, int], int]):
+    """The problem of a file; its episodes end after `max_steps`, by default as many as the discount leaves room for.
+
+    Observed is `y` after every control, and at the start nothing, as the format has it: an empty dict (for which
+    reason it is not registered with gymnasium). In a file without observations `seen` is the state. The reward is that
+    of the file times γ^t, so that an episode's sum is its discounted return; `info` holds the true `state`.
+
+    >>> env = PomdpFile("tiger.POMDP", max_steps=2)
+    >>> env.reset(seed=0)[0]
+    {}
+    >>> observation, reward, terminated, truncated, info = env.step(0)
+    >>> reward, truncated
+    (-1.0, False)
+    """
+
+    metadata: ClassVar[dict[str, Any]] = {"render_modes": ["ansi"], "render_fps": 2}
+
+    def __init__(self, path: str | Path, max_steps: int | None = None, render_mode: str | None = None):
+        self.problem = read_problem(path)
+        self._site = "y" if self.problem.is_hidden else "seen"
+        size = len(self.problem.observations or self.problem.states)
+        self.observation_space = gym.Dict({self._site: gym.Discrete(size)})
+        self.action_space = gym.Discrete(len(self.problem.controls))
+        self.render_mode = check_render_mode(self, render_mode)
+        self.max_steps = default_horizon(self.problem) if max_steps is None else max_steps
+        self._state, self._steps, self._last = 0, 0, ""
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[dict[str, int], dict[str, Any]]:
+        super().reset(seed=seed)
+        self._state, self._steps, self._last = self._draw(self.problem.start), 0, ""
+        return ({} if self.problem.is_hidden else {"seen": self._state}), {"state": self._state}
+
+    def step(self, action: int) -> tuple[dict[str, int], float, bool, bool, dict[str, Any]]:
+        control, before = check_action(self, action), self._state
+        self._state = self._draw(self.problem.transition[control, before])
+        seen = self._draw(self.problem.emission[control, self._state]) if self.problem.is_hidden else self._state
+        reward = self.problem.reward(before, control, self._state, seen)
+        discounted = self.problem.discount**self._steps * reward
+        self._steps += 1
+        names = self.problem.observations or self.problem.states
+        self._last = f"{self.problem.controls[control]}, {names[seen]}, reward {reward:g}; "
+        return {self._site: seen}, discounted, False, self._steps >= self.max_steps, {"state": self._state}
+
+    def render(self) -> str | None:
+        if self.render_mode != "ansi":
+            return None
+        return f"step {self._steps}: {self._last}in {self.problem.states[self._state]}"
+
+    def _draw(self, probs: np.ndarray) -> int:
+        return int(self.np_random.choice(len(probs), p=probs))
