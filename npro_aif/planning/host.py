@@ -40,8 +40,8 @@ class HostFunctions:
         self.num_steps = num_steps
         if program.takes_elapsed:
             raise ValueError(
-                f"{type(solver).__name__}: found a model with an argument 'elapsed', expected one whose steps count from "
-                "the present plan (use CoordinateSolver)"
+                f"{type(solver).__name__}: found a model with an argument 'elapsed', expected one whose steps count "
+                "from the present plan (use CoordinateSolver)"
             )
         solver.check(Problem(program.example(), guide, objective, num_steps))
         self.search: Any = solver.begin(program)
