@@ -6,6 +6,7 @@ vectors need gymnasium itself (``pip install 'npro-aif[envs]'``).
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -34,7 +35,7 @@ class PlainDiscrete:
         self.n = n
 
     def contains(self, value: Any) -> bool:
-        return isinstance(value, int | np.integer) and 0 <= value < self.n
+        return isinstance(value, int | np.integer) and 0 <= int(value) < self.n
 
     def __repr__(self) -> str:
         return f"Discrete({self.n})"
@@ -47,22 +48,21 @@ class PlainDict(dict[str, Any]):
         return isinstance(value, Mapping) and set(value) == set(self) and all(self[k].contains(value[k]) for k in self)
 
 
-Env: Any
-Discrete: Any
-Dict: Any
+gymnasium: Any
 try:
-    from gymnasium import Env, registry
-    from gymnasium import register as register_entry
-    from gymnasium.spaces import Dict, Discrete
+    gymnasium = importlib.import_module("gymnasium")
 except ImportError:
-    Env, Discrete, Dict = PlainEnv, PlainDiscrete, PlainDict
-    registry, register_entry = {}, None
+    gymnasium = None
 
-__all__ = ["Dict", "Discrete", "Env", "register"]
+Env: Any = PlainEnv if gymnasium is None else gymnasium.Env
+Discrete: Any = PlainDiscrete if gymnasium is None else gymnasium.spaces.Discrete
+Dict: Any = PlainDict if gymnasium is None else gymnasium.spaces.Dict
 
 
 def register(entry_points: Mapping[str, str]) -> None:
     """Register environments with gymnasium, where it is installed; a second call changes nothing."""
+    if gymnasium is None:
+        return
     for name, entry_point in entry_points.items():
-        if register_entry is not None and name not in registry:  # a second registration under one name would warn
-            register_entry(id=name, entry_point=entry_point)
+        if name not in gymnasium.registry:  # a second registration under one name would warn
+            gymnasium.register(id=name, entry_point=entry_point)

@@ -178,7 +178,7 @@ def _with_deadline(task: Task, max_steps: int) -> Task:
     if max_steps < 1:
         raise SettingsError(f"max_steps: found {max_steps}, expected at least 1")
     return task._replace(
-        environment=functools.partial(task.environment, max_steps=max_steps),  # type: ignore[call-arg]
+        environment=functools.partial(task.environment, max_steps=max_steps),
         max_steps=max_steps,
         horizon=max_steps if task.horizon == task.max_steps else min(task.horizon, max_steps),
     )
