@@ -32,7 +32,7 @@ class Branching:
         self.step = step
         self.size, self.num_controls = len(step.cost), step.effort.shape[1]
         _, label = np.unique(step.label, return_inverse=True)
-        self.label = label.reshape(step.label.shape).astype(np.int64)
+        self.label: np.ndarray = label.reshape(step.label.shape).astype(np.int64)
         self.num_labels = int(self.label.max(initial=0)) + 1
         self.num_outcomes = math.prod(table.shape[-1] for table in step.sight)
         self.certain = step.chance is None and not step.sight
