@@ -60,6 +60,10 @@ class Acting:
         self.remembered = False  # whether the last scores came from memory
         self._memory: dict[tuple[int, bytes], np.ndarray] = {}
         self.program = program_of(model, belief, self.horizon)
+        if self.program.takes_elapsed:
+            raise ValueError(
+                "model: found an argument 'elapsed', which baselines do not know, expected a model without it"
+            )
         self.signature = self.program.signature
 
     def reset(self, key: Any = None) -> None:

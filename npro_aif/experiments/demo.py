@@ -23,8 +23,8 @@ from npro_aif.planning.plan import Plan
 BLOCK = "coordinate"  # whose agents act
 SHOWN = 5e-4  # terms below are nothing but rounding
 TIES = (
-    "F_marginal and F_planning know plans that are exactly as good as each other here (left or right, and when); which "
-    "one an agent takes is drawn, so that their rows differ from the paper's where those ties fell another way."
+    "For F_marginal and F_planning several plans are as good as each other here (left or right, sooner or later); "
+    "which one an agent takes is drawn, so that rows marked ≠ can differ by how ties fell."
 )
 
 

@@ -75,6 +75,7 @@ class Program(Portable):
             site.name + suffix: site.size for sites, suffix in site_axes(signature).values() for site in sites
         }
         self.sample: np.ndarray | None = None  # the parameters at which a large world was checked; None for all
+        self.content: str | None = None  # a name for what it computes, once it was read
         self.takes_elapsed = takes_elapsed(model)
         self.given = False  # whether a handler fixes a parameter or the present state
         self.looks_at_belief = False  # whether more than p(θ) and p(x0|θ) depends on the belief
@@ -128,9 +129,9 @@ class Program(Portable):
         if isinstance(elapsed, int) and elapsed == 0:
             return self.fixed
         if not self.takes_elapsed:
-            if is_concrete(elapsed) and not np.any(np.asarray(elapsed)):
-                return self.fixed
-            raise ValueError(f"elapsed: found {elapsed}, expected 0 of a model that has no argument 'elapsed'")
+            if is_concrete(elapsed) and np.any(np.asarray(elapsed)):
+                raise ValueError(f"elapsed: found {elapsed}, expected 0 of a model that has no argument 'elapsed'")
+            return self.fixed
         return self.fixed._replace(elapsed=np.int32(elapsed) if is_concrete(elapsed) else elapsed)
 
     def example(self) -> World:
@@ -158,10 +159,12 @@ class Program(Portable):
             t = jnp.asarray(on_axis(np.arange(1, self.num_steps + 1, dtype=np.int32), TIME))
             arguments: tuple[Any, ...] = self.uniform(), jnp.asarray(self.num_steps), np.int32(0), values, t
             closed, shapes, reading = self._traced(arguments)
-            varies = jax.tree.unflatten(jax.tree.structure(shapes), depends_on_first(closed.jaxpr, CHANGING))
-            world = zip(jax.tree.leaves(shapes.world), jax.tree.leaves(varies.world), strict=True)
-            entries = sum(math.prod(a.shape) for a, v in world if not v)
-            sample = _sample(not_ruled_out(reading, self.signature), entries)
+            sample = self.sample
+            if self.content is None:  # it is read for the first time
+                varies = jax.tree.unflatten(jax.tree.structure(shapes), depends_on_first(closed.jaxpr, CHANGING))
+                world = zip(jax.tree.leaves(shapes.world), jax.tree.leaves(varies.world), strict=True)
+                entries = sum(math.prod(a.shape) for a, v in world if not v)
+                sample = _sample(not_ruled_out(reading, self.signature), entries)
             theta = every if sample is None else sample
             if sample is not None:
                 arguments = *arguments[:3], values | self._values(THETA, jnp.asarray(theta)), t
