@@ -77,7 +77,7 @@ class CoordinateSolver:
     :param max_sweeps: how many sweeps at most.
     :param tol: stop when no probability of a learned factor (and no epistemic cost) changed by more than this.
     :param restarts: how many key-seeded starts to make, as one batch; the lowest F is kept. Symmetric worlds have
-        saddles and ties, and F_planning and F_active have local minima. By default 8 in a small world
+        saddles and ties, and F_planning and F_active have local minima. By default 16 in a small world
         (:mod:`npro_aif.sizes`); one in a large world, and for ``Active(gradient="fixed")``, which does not descend F.
     :param lead: sweeps of F_active without epistemic costs to begin with, so that they are those of a plan and not of a
         random policy.
@@ -87,7 +87,7 @@ class CoordinateSolver:
         relative to max(1, |F|).
     """
 
-    max_sweeps: int = 50
+    max_sweeps: int = 200
     tol: float = 1e-5
     restarts: int | None = None
     lead: int = 0
