@@ -30,7 +30,8 @@ class Branching:
 
     def __init__(self, step: Step):
         self.step = step
-        self.size, self.num_controls = len(step.cost), step.effort.shape[1]
+        self.size = len(step.cost)
+        self.num_controls: int = np.shape(step.cost)[1]
         _, label = np.unique(step.label, return_inverse=True)
         self.label = label.reshape(step.label.shape).astype(np.int64)
         self.num_labels = int(self.label.max(initial=0)) + 1
