@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import itertools
 import os
+import pickle
 import signal
 import threading
 from collections.abc import Iterator
@@ -321,6 +322,17 @@ def test_the_tree_in_words() -> None:
         "right": 1.0,
     }
     assert "cue=left" in repr(tree)
+
+
+def test_a_plan_for_arviz_and_in_bytes() -> None:
+    pytest.importorskip("arviz")
+    plan = solved(tmaze.tmaze, tmaze.initial_belief(), 4)
+    data = plan.to_arviz(num_samples=20)
+    assert_close(data.free_energy["upper"], plan.info.upper, 1e-9)
+    assert data.posterior["u"].shape == (1, 20, 4)
+    again = pickle.loads(pickle.dumps(plan))
+    assert again.params["contingency"].controls == plan.params["contingency"].controls
+    assert repr(again.tree()) == repr(plan.tree())
 
 
 def test_an_agent_keeps_the_tree() -> None:

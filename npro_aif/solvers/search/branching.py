@@ -33,7 +33,7 @@ class Branching:
         self.size = len(step.cost)
         self.num_controls: int = np.shape(step.cost)[1]
         _, label = np.unique(step.label, return_inverse=True)
-        self.label = label.reshape(step.label.shape).astype(np.int64)
+        self.label: np.ndarray = label.reshape(step.label.shape).astype(np.int64)  # (H, V)
         self.num_labels = int(self.label.max(initial=0)) + 1
         self.num_outcomes = math.prod(table.shape[-1] for table in step.sight)
         self.certain = step.chance is None and not step.sight

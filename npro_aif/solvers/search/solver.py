@@ -32,7 +32,7 @@ class SearchInfo(NamedTuple):
     ``lower`` and ``upper`` are a certificate: no policy whatever costs less than the one, and the plan costs the other.
     """
 
-    iterations: Any  # () 1: one search
+    iterations: Any  # () 0: there is no sweep and no gradient step
     converged: Any  # () whether it ended by itself, or with bounds as near as was asked for; not at a limit
     cycle: Any  # () 0
     lower: Any  # () a bound from below on F_planning of any policy with perfect recall
@@ -221,7 +221,7 @@ class Searches:
             starts, upper = [(1.0, BLINDLY)], search.sequence(root)[0]
         lower = min(root.low, upper)
         info = SearchInfo(
-            iterations=np.int32(1),
+            iterations=np.int32(0),
             converged=np.bool_(ended != "stopped"),
             cycle=np.int32(0),
             lower=np.float64(lower),
