@@ -37,7 +37,9 @@ class Branching:
         self.num_labels = int(self.label.max(initial=0)) + 1
         self.num_outcomes = math.prod(table.shape[-1] for table in step.sight)
         self.certain = step.chance is None and not step.sight
-        by_control = np.arange(self.num_controls) if self.label.shape[1] > 1 else np.zeros(self.num_controls, np.intp)
+        by_control = (
+            np.arange(self.num_controls) if np.shape(step.label)[1] > 1 else np.zeros(self.num_controls, np.intp)
+        )
         self._view = by_control  # where each control is in the tables of what is seen
         if self.certain:  # (control, label, hypothesis) as one number
             to = step.to[..., 0]

@@ -23,6 +23,7 @@ from npro_aif.solvers.search.marks import Marks
 from npro_aif.solvers.search.replay import Replay, Replayer
 
 PROVEN = 1e-7  # bounds that differ by no more, relative to their size, have met
+UPDATES = 64  # units of rounding that belief updates may add up to
 FRAMES = 4  # of Python's stack for each step of a plan, at most
 
 
@@ -176,8 +177,7 @@ class Searches:
             marks = self.marks(belief, horizon)
         search = self._of(belief, horizon, marks)
         support, weight = search.game.hypotheses(belief)
-        precision = np.finfo(np.asarray(belief.state).dtype).eps
-        state = search.information.state(*search.game.classes(support, weight), max(SAME, 32 * float(precision)))
+        state = search.information.state(*search.game.classes(support, weight))
         depth = horizon if solver.max_depth is None else min(horizon, solver.max_depth)
         root = search.node(state, horizon, depth)
         limit = sys.getrecursionlimit()
@@ -203,11 +203,16 @@ class Searches:
         """The search that these steps belong to: the last one, or a new one."""
         search = self._search
         if search is None or not search.game.fits(marks):
-            search = self._search = AndOrSearch(Game(self.program, belief, horizon, marks))
+            search = self._search = AndOrSearch(Game(self.program, belief, horizon, marks), self._tolerance(belief))
         elif search.information.size > MOST_REMEMBERED:
-            search = self._search = AndOrSearch(search.game)
+            search = self._search = AndOrSearch(search.game, search.information.tolerance)
         search.game.extend(marks)
         return search
+
+    @staticmethod
+    def _tolerance(belief: Belief) -> float:
+        """What rounding leaves of equal weights after some belief updates in the belief's own precision."""
+        return max(SAME, UPDATES * float(np.finfo(np.asarray(belief.state).dtype).eps))
 
     def _found(self, search: AndOrSearch, root: Node, support: np.ndarray, weight: np.ndarray, ended: str) -> Found:
         ahead = root.depth < root.left  # look-ahead: the bounds from below decide
