@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from npro_aif.solvers.search.game import EQUAL, Game
-from npro_aif.solvers.search.information import Information, InformationState
+from npro_aif.solvers.search.information import SAME, Information, InformationState
 
 SLACK = 1e-11  # rounding in sums of bounds
 FIRST_LOOK = 64  # nodes after which the gap is looked at for the first time
@@ -51,8 +51,8 @@ class Node:
 class AndOrSearch:
     """The nodes of a game; what one plan looked at serves the next."""
 
-    def __init__(self, game: Game):
-        self.game, self.information = game, Information(game)
+    def __init__(self, game: Game, tolerance: float = SAME):
+        self.game, self.information = game, Information(game, tolerance)
         self.nodes: dict[tuple[int, int, int], Node] = {}
         self.expanded = 0  # nodes, for the present plan
         self.deepest = 0

@@ -30,13 +30,16 @@ class Branching:
 
     def __init__(self, step: Step):
         self.step = step
-        self.size, self.num_controls = len(step.cost), step.effort.shape[1]
+        self.size = len(step.cost)
+        self.num_controls: int = np.shape(step.cost)[1]
         _, label = np.unique(step.label, return_inverse=True)
-        self.label: np.ndarray = label.reshape(step.label.shape).astype(np.int64)
+        self.label: np.ndarray = label.reshape(step.label.shape).astype(np.int64)  # (H, V)
         self.num_labels = int(self.label.max(initial=0)) + 1
         self.num_outcomes = math.prod(table.shape[-1] for table in step.sight)
         self.certain = step.chance is None and not step.sight
-        by_control = np.arange(self.num_controls) if self.label.shape[1] > 1 else np.zeros(self.num_controls, np.intp)
+        by_control = (
+            np.arange(self.num_controls) if np.shape(step.label)[1] > 1 else np.zeros(self.num_controls, np.intp)
+        )
         self._view = by_control  # where each control is in the tables of what is seen
         if self.certain:  # (control, label, hypothesis) as one number
             to = step.to[..., 0]

@@ -14,7 +14,7 @@ import numpy as np
 from npro_aif.solvers.search.branching import Branching
 from npro_aif.solvers.search.game import Game
 
-SAME = 1e-10  # weights that differ by no more, in float64, are the same
+SAME = 1e-9  # weights that differ by no more, relative to their size, are the same
 
 
 class Turn(NamedTuple):
@@ -38,30 +38,30 @@ class InformationState:
 
 
 class Information:
-    """All information states of a game."""
+    """All information states of a game.
 
-    def __init__(self, game: Game):
-        self.game = game
+    :param tolerance: how much the weights of one belief may differ, relative to their size: what rounding leaves.
+    """
+
+    def __init__(self, game: Game, tolerance: float = SAME):
+        self.game, self.tolerance = game, tolerance
         self.count = 0
         self.size = 0  # hypotheses in all of them
         self._known: dict[bytes, tuple[list[float], list[InformationState]]] = {}
         self._random = np.zeros(0)
 
-    def state(self, support: np.ndarray, weight: np.ndarray, tolerance: float = SAME) -> InformationState:
-        """The state of a belief over classes (each once, rising).
-
-        :param tolerance: how much weights may differ; more than rounding in float64 for a belief that comes in float32.
-        """
+    def state(self, support: np.ndarray, weight: np.ndarray) -> InformationState:
+        """The state of a belief over classes (each once, rising)."""
         places, states = self._known.setdefault(support.tobytes(), ([], []))
         if len(self._random) < len(self.game.names):
             self._random = np.random.default_rng(0).random(len(self.game.names))
         place = float(weight @ self._random[support])
-        margin = tolerance * len(support)
+        margin = self.tolerance * place
         first = bisect.bisect_left(places, place - margin)
         for i in range(first, len(places)):
             if places[i] > place + margin:
                 break
-            if np.abs(states[i].weight - weight).max() <= tolerance:
+            if (np.abs(states[i].weight - weight) <= self.tolerance * weight).all():
                 return states[i]
         state = InformationState(support, weight, self.count)
         self.count += 1

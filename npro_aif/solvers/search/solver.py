@@ -23,6 +23,7 @@ from npro_aif.solvers.search.marks import Marks
 from npro_aif.solvers.search.replay import Replay, Replayer
 
 PROVEN = 1e-7  # bounds that differ by no more, relative to their size, have met
+UPDATES = 64  # units of rounding that belief updates may add up to
 FRAMES = 4  # of Python's stack for each step of a plan, at most
 
 
@@ -32,7 +33,7 @@ class SearchInfo(NamedTuple):
     ``lower`` and ``upper`` are a certificate: no policy whatever costs less than the one, and the plan costs the other.
     """
 
-    iterations: Any  # () 1: one search
+    iterations: Any  # () 0: there is no sweep and no gradient step
     converged: Any  # () whether it ended by itself, or with bounds as near as was asked for; not at a limit
     cycle: Any  # () 0
     lower: Any  # () a bound from below on F_planning of any policy with perfect recall
@@ -176,8 +177,7 @@ class Searches:
             marks = self.marks(belief, horizon)
         search = self._of(belief, horizon, marks)
         support, weight = search.game.hypotheses(belief)
-        precision = np.finfo(np.asarray(belief.state).dtype).eps
-        state = search.information.state(*search.game.classes(support, weight), max(SAME, 32 * float(precision)))
+        state = search.information.state(*search.game.classes(support, weight))
         depth = horizon if solver.max_depth is None else min(horizon, solver.max_depth)
         root = search.node(state, horizon, depth)
         limit = sys.getrecursionlimit()
@@ -203,11 +203,16 @@ class Searches:
         """The search that these steps belong to: the last one, or a new one."""
         search = self._search
         if search is None or not search.game.fits(marks):
-            search = self._search = AndOrSearch(Game(self.program, belief, horizon, marks))
+            search = self._search = AndOrSearch(Game(self.program, belief, horizon, marks), self._tolerance(belief))
         elif search.information.size > MOST_REMEMBERED:
-            search = self._search = AndOrSearch(search.game)
+            search = self._search = AndOrSearch(search.game, search.information.tolerance)
         search.game.extend(marks)
         return search
+
+    @staticmethod
+    def _tolerance(belief: Belief) -> float:
+        """What rounding leaves of equal weights after some belief updates in the belief's own precision."""
+        return max(SAME, UPDATES * float(np.finfo(np.asarray(belief.state).dtype).eps))
 
     def _found(self, search: AndOrSearch, root: Node, support: np.ndarray, weight: np.ndarray, ended: str) -> Found:
         ahead = root.depth < root.left  # look-ahead: the bounds from below decide
@@ -221,7 +226,7 @@ class Searches:
             starts, upper = [(1.0, BLINDLY)], search.sequence(root)[0]
         lower = min(root.low, upper)
         info = SearchInfo(
-            iterations=np.int32(1),
+            iterations=np.int32(0),
             converged=np.bool_(ended != "stopped"),
             cycle=np.int32(0),
             lower=np.float64(lower),
