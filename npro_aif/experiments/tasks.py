@@ -160,7 +160,7 @@ def make_task(
     task = _tmaze() if name == "tmaze" else _reactivity()
     if not paper:
         return task
-    if method != "vfe":
+    if method != "vfe" and name == "reactivity":
         return task._replace(environment=paper_baselines, sequential=True)
     return task._replace(**(paper_tmaze() if name == "tmaze" else paper_reactivity(details))._asdict())
 
