@@ -16,6 +16,7 @@ from npro_aif.inference.efe import ExpectedFreeEnergy, expected_free_energy
 from npro_aif.inference.objectives import Active, Marginal, Planning
 from npro_aif.language import (
     DeterministicCategorical,
+    SparseCategorical,
     control,
     history,
     initial_state,
@@ -53,6 +54,7 @@ __all__ = [
     "Planning",
     "PomdpError",
     "SVISolver",
+    "SparseCategorical",
     "augmented",
     "control",
     "evaluate",

@@ -26,11 +26,13 @@ from npro_aif.language import (
     SLICE,
     DeterministicCategorical,
     Role,
+    SparseCategorical,
     check_horizon,
     clock,
     sensing,
 )
 from npro_aif.numerics import is_concrete, safe_log
+from npro_aif.tables.sparse import merge_entries
 
 RUNNING = threading.RLock()  # held while a program runs: NumPyro has one stack of handlers for all threads
 PRESENT = "0"  # the time index of the initial state's sites
@@ -45,7 +47,7 @@ class Draw(NamedTuple):
     labels: tuple[tuple[str, ...] | None, ...]
     initial: bool  # drawn before the rollout
     log: Any  # (…, product of sizes) log-probabilities, or None
-    index: Any  # (…) the certain outcome, or None (an Array would clash with tuple.index)
+    index: Any  # (…) the certain outcome, with log-probabilities the outcomes (…, K) that these are of, or None
     faults: tuple[Array, Array]  # () the worst row sum, and the least entry (of probabilities)
     hidden: bool | None = None  # of a state: what the program says of it
 
@@ -118,7 +120,7 @@ class Reader(Messenger):
         if not fn.support.is_discrete:
             raise ModelError(
                 f"site '{name}': found {type(fn).__name__}, a continuous distribution, expected a discrete "
-                "one (Categorical, DeterministicCategorical)"
+                "one (Categorical, DeterministicCategorical, SparseCategorical)"
             )
         role: Role | None = msg["infer"].get(ROLE)
         if role is None:
@@ -128,8 +130,9 @@ class Reader(Messenger):
             )
         size = num_categories(name, fn)
         msg["value"] = self.value(role.kind, name, size)
-        log, index, faults = rows(fn)
         initial = role.kind == "state" and is_initial(name)
+        few = isinstance(fn, SparseCategorical) and role.kind == "state" and not initial
+        log, index, faults = sparse_rows(fn) if few else rows(fn)
         draw = Draw(role.kind, (role.site,), (size,), (role.labels,), initial, log, index, faults, role.hidden)
         self._record(draw)
 
@@ -222,7 +225,7 @@ def read(
 
 def num_categories(name: str, fn: dist.Distribution) -> int:
     """How many outcomes a discrete distribution has; they must be 0, 1, …"""
-    if isinstance(fn, DeterministicCategorical):
+    if isinstance(fn, DeterministicCategorical | SparseCategorical):
         return fn.num_categories
     if isinstance(fn, dist.CategoricalProbs):
         return int(jnp.shape(fn.probs)[-1])
@@ -250,6 +253,12 @@ def rows(fn: dist.Distribution) -> tuple[Array | None, Array | None, tuple[Array
     if isinstance(fn, dist.CategoricalLogits):
         return jax.nn.log_softmax(fn.logits, axis=-1), None, sound
     return jnp.moveaxis(fn.log_prob(fn.enumerate_support(expand=False)), 0, -1), None, sound
+
+
+def sparse_rows(fn: SparseCategorical) -> tuple[Array, Array, tuple[Array, Array]]:
+    """Log-probabilities (…, K), the outcomes (…, K) that they are of, each there once, and what is wrong with them."""
+    index, log = merge_entries(jnp.asarray(fn.index, jnp.int32), fn.probs)
+    return log, index, row_faults(fn.probs)
 
 
 def row_faults(probs: Array) -> tuple[Array, Array]:
