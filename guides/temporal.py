@@ -116,7 +116,9 @@ class TemporalGuide(TableGuide):
         def ratio(q: Array, p: Array) -> Array:
             return jnp.where(q > -jnp.inf, q - jnp.where(p > -jnp.inf, p, 0.0), -jnp.inf)
 
-        params = {CONTROL: posterior.control, PARAMETER: ratio(posterior.parameter, world.parameter)}
+        params = {CONTROL: posterior.control}
+        if "parameter" in self.learn:
+            params[PARAMETER] = ratio(posterior.parameter, world.parameter)
         if posterior.state is not world.state:
             params[STATE] = ratio(posterior.state.table(), world.state.table())
         for name, kernel in posterior.observation.items():

@@ -16,6 +16,7 @@ from npro_aif.inference.efe import ExpectedFreeEnergy, expected_free_energy
 from npro_aif.inference.objectives import Active, Marginal, Planning
 from npro_aif.language import (
     DeterministicCategorical,
+    SparseCategorical,
     control,
     history,
     initial_state,
@@ -55,6 +56,7 @@ __all__ = [
     "PomdpError",
     "SVISolver",
     "SearchSolver",
+    "SparseCategorical",
     "augmented",
     "control",
     "evaluate",

@@ -1,4 +1,4 @@
-"""A distribution that NumPyro does not have: a categorical that is certain of one outcome."""
+"""Distributions that NumPyro does not have: a categorical that is certain of one outcome, and one of a few outcomes."""
 
 from typing import ClassVar
 
@@ -10,7 +10,7 @@ from jax.typing import ArrayLike
 from numpyro.distributions import constraints
 
 from npro_aif.errors import ModelError
-from npro_aif.numerics import is_concrete
+from npro_aif.numerics import is_concrete, safe_log
 
 
 class DeterministicCategorical(dist.Distribution):
@@ -52,6 +52,56 @@ class DeterministicCategorical(dist.Distribution):
 
     def log_prob(self, value: ArrayLike) -> Array:
         return jnp.where(jnp.asarray(value) == self.index, 0.0, -jnp.inf)
+
+    def enumerate_support(self, expand: bool = True) -> Array:
+        values = jnp.arange(self.num_categories).reshape((-1,) + (1,) * len(self.batch_shape))
+        return jnp.broadcast_to(values, values.shape[:1] + self.batch_shape) if expand else values
+
+
+class SparseCategorical(dist.Distribution):
+    """A categorical with few outcomes a row, as large stochastic worlds have: no row is as long as the categories.
+
+    :param index: the outcomes, an integer array (…, K); one that is there twice counts with the sum.
+    :param probs: their probabilities, (…, K).
+    :param num_categories: the number of categories.
+
+    >>> import jax.numpy as jnp
+    >>> fn = SparseCategorical(jnp.array([7, 2, 7]), jnp.array([0.5, 0.25, 0.25]), 10_000)
+    >>> jnp.exp(fn.log_prob(jnp.array([7, 2, 0]))).tolist()
+    [0.75, 0.25, 0.0]
+    """
+
+    arg_constraints: ClassVar = {}
+    has_enumerate_support = True
+    pytree_data_fields = ("index", "probs")
+    pytree_aux_fields = ("num_categories",)
+
+    def __init__(self, index: ArrayLike, probs: ArrayLike, num_categories: int, *, validate_args: bool | None = None):
+        if not jnp.issubdtype(jnp.result_type(index), jnp.integer):
+            raise ModelError(f"SparseCategorical: index must be integers, found {jnp.result_type(index)}")
+        widths = jnp.shape(index)[-1:], jnp.shape(probs)[-1:]
+        if widths[0] != widths[1] or not widths[0]:
+            raise ModelError(
+                f"SparseCategorical: found {jnp.shape(index)} outcomes and {jnp.shape(probs)} probabilities, expected "
+                "as many of the one as of the other along the last axis"
+            )
+        shape = jnp.broadcast_shapes(jnp.shape(index), jnp.shape(probs))
+        self.index = jnp.broadcast_to(jnp.asarray(index), shape)
+        self.probs = jnp.broadcast_to(jnp.asarray(probs), shape)
+        self.num_categories = int(num_categories)
+        super().__init__(batch_shape=shape[:-1], validate_args=validate_args)
+
+    @property
+    def support(self) -> constraints.Constraint:
+        return constraints.integer_interval(0, self.num_categories - 1)
+
+    def sample(self, key: Array | None, sample_shape: tuple[int, ...] = ()) -> Array:
+        entry = dist.CategoricalProbs(self.probs).sample(key, sample_shape)
+        index = jnp.broadcast_to(self.index, sample_shape + self.index.shape)
+        return jnp.take_along_axis(index, entry[..., None], axis=-1)[..., 0]
+
+    def log_prob(self, value: ArrayLike) -> Array:
+        return safe_log(jnp.where(jnp.asarray(value)[..., None] == self.index, self.probs, 0.0).sum(-1))
 
     def enumerate_support(self, expand: bool = True) -> Array:
         values = jnp.arange(self.num_categories).reshape((-1,) + (1,) * len(self.batch_shape))

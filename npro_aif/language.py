@@ -20,6 +20,7 @@ from numpyro.distributions.distribution import Unit
 from numpyro.primitives import _PYRO_STACK, apply_stack
 
 from npro_aif.distributions import DeterministicCategorical as DeterministicCategorical  # a part of the language
+from npro_aif.distributions import SparseCategorical as SparseCategorical
 from npro_aif.errors import ModelError
 from npro_aif.numerics import is_concrete
 from npro_aif.sites import ROLE as ROLE

@@ -81,6 +81,9 @@ MOST_ENUMERATED_ENTRIES = 200_000_000
 # Outcomes of several uncertain observation sites together, in one slice: a table of 500 states and 10 parameters has
 # then 80 MB.
 MOST_JOINT_OUTCOMES = 4_096
+# Places for each entry of a sparse kernel when these are sorted by where they lead; with more a scatter of the entries
+# is taken (chosen, not measured).
+MOST_PADDING = 8
 # Logits of a sequence guide: one more time step multiplies them by U·X or X·Y.
 MOST_SEQUENCE_LOGITS = 4_000_000
 

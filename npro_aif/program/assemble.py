@@ -36,6 +36,7 @@ from npro_aif.tables.dense import DenseEmission, DenseTransition
 from npro_aif.tables.index import IndexEmission, IndexTransition
 from npro_aif.tables.joint import merge_certain
 from npro_aif.tables.kernels import Emission, Transition
+from npro_aif.tables.sparse import SparseTransition
 from npro_aif.tables.world import World
 
 MAY_DEPEND = {  # kind: the axes that its table may have
@@ -67,7 +68,7 @@ def assemble(reading: Reading, signature: Signature, num_steps: int, horizon: Ar
         kind = "initial" if draw.initial else draw.kind
         laid = draw._replace(
             log=None if draw.log is None else lay(draw.log, draw.names[0], kind, outcome=True),
-            index=None if draw.index is None else lay(draw.index, draw.names[0], kind, outcome=False),
+            index=None if draw.index is None else lay(draw.index, draw.names[0], kind, outcome=draw.log is not None),
         )
         if kind in sights:
             sights[kind][draw.names[0]] = laid
@@ -150,13 +151,11 @@ def _product(draws: list[Draw], values: Mapping[str, Array], axis: int) -> Array
 
 def _transition(draws: list[Draw], signature: Signature, values: Mapping[str, Array]) -> Transition:
     """The state sites of a slice as one kernel; one index table if all of them are certain."""
+    if any(draw.index is not None and draw.log is not None for draw in draws):
+        return _sparse_transition(draws, signature)
     if any(draw.index is None for draw in draws):
         return DenseTransition(_product(draws, values, NEXT))
-    strides = {}
-    stride = signature.num_states
-    for site in signature.state:
-        stride //= site.size
-        strides[site.name] = stride
+    strides = _strides(signature)
     flat: Array = jnp.zeros((1,) * 5, jnp.int32)  # earlier sites' outcomes, later ones still at zero
     for draw in draws:
         index = draw.index
@@ -167,6 +166,46 @@ def _transition(draws: list[Draw], signature: Signature, values: Mapping[str, Ar
             )
         flat = flat + index * strides[draw.names[0]]
     return IndexTransition(flat[..., 0], signature.num_states)
+
+
+def _strides(signature: Signature) -> dict[str, int]:
+    """By state site, how far apart its values are in the flat index."""
+    strides = {}
+    stride = signature.num_states
+    for site in signature.state:
+        stride //= site.size
+        strides[site.name] = stride
+    return strides
+
+
+def _sparse_transition(draws: list[Draw], signature: Signature) -> Transition:
+    """The state sites of a slice as one kernel of entries: the product of each site's few outcomes."""
+    strides = _strides(signature)
+    flat: Array = jnp.zeros((1,) * 5, jnp.int32)  # (t, θ, x, u, K): earlier sites' outcomes, later ones still at zero
+    log: Array = jnp.zeros((1,) * 5)
+    for draw in draws:
+        if draw.index is None:
+            index, own = jnp.arange(draw.sizes[0], dtype=jnp.int32).reshape((1,) * 5 + (-1,)), draw.log
+        elif draw.log is None:
+            index, own = draw.index[..., None], jnp.zeros((1,) * 6)
+        else:
+            index, own = draw.index, draw.log
+        index, own = (_follow(table, flat) for table in (index, own))  # (t, θ, x, u, K, k)
+        flat = flat[..., None] + index * strides[draw.names[0]]
+        log = log[..., None] + own
+        shape = jnp.broadcast_shapes(flat.shape, log.shape)
+        flat, log = (jnp.broadcast_to(table, shape).reshape(*shape[:4], -1) for table in (flat, log))
+    full = (*flat.shape[:2], signature.num_states, *flat.shape[3:])
+    return SparseTransition(jnp.broadcast_to(flat, full), jnp.broadcast_to(log, full), signature.num_states)
+
+
+def _follow(table: Array, flat: Array) -> Array:
+    """A table (t, θ, x, u, x', k) at the outcomes so far (t, θ, x, u, K): (t, θ, x, u, K|1, k)."""
+    if table.shape[4] == 1:
+        return table
+    shape = jnp.broadcast_shapes(table.shape[:4], flat.shape[:4])
+    table = jnp.broadcast_to(table, (*shape, *table.shape[4:]))
+    return jnp.take_along_axis(table, jnp.broadcast_to(flat, (*shape, flat.shape[4]))[..., None], axis=4)
 
 
 def _reads_control(draw: Draw) -> bool:

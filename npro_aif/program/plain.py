@@ -252,13 +252,17 @@ class Comparison:
                 flat = flat * size + site.value
                 log = log + np.take_along_axis(site.log, site.value[:, None], 1)[:, 0]
             same = _equal(np.exp(np.take_along_axis(own, flat[:, None], 1)[:, 0]), np.exp(log))
-        elif draw.index is not None:
+        elif draw.index is not None and draw.log is None:
             same = found[0].certain is not None and _equal(self._picked(draw.index, places), found[0].certain)
         else:  # log-probabilities of what is nearly impossible may differ in rounding
             row = found[0].log
             if row is None:
                 row = np.where(np.arange(draw.sizes[0]) == found[0].certain[:, None], 0.0, -np.inf)
             own = self._picked(draw.log, places, outcome=True)
+            if draw.index is not None:  # the few outcomes of a row, each there once (or again with probability zero)
+                few, own = own, np.full(row.shape, -np.inf)
+                to = self._picked(draw.index, places, outcome=True)
+                np.maximum.at(own, (np.arange(len(own))[:, None], to), few)
             chosen = [value for value in draw.fixed if value is not None] or slice(None)
             same = row.shape == own.shape and _equal(np.exp(own[:, chosen]), np.exp(row[:, chosen]))
         if not same:

@@ -20,10 +20,20 @@ from numpyro.distributions.distribution import Unit
 from numpyro.primitives import _PYRO_STACK, Messenger
 
 from npro_aif.belief import Belief
+from npro_aif.distributions import SparseCategorical
 from npro_aif.errors import ModelError
 from npro_aif.language import check_horizon
 from npro_aif.numerics import is_concrete
-from npro_aif.program.rows import SOUND, Rows, check_distribution, fix_outcome, num_categories, probability_rows, rows
+from npro_aif.program.rows import (
+    SOUND,
+    Rows,
+    check_distribution,
+    fix_outcome,
+    num_categories,
+    probability_rows,
+    rows,
+    sparse_rows,
+)
 from npro_aif.sites import ROLE, SLICE, Role, clock, read_by, sensing, unused_key
 
 RUNNING = threading.RLock()  # held while a program runs: NumPyro has one stack of handlers for all threads
@@ -45,7 +55,7 @@ class Draw(NamedTuple):
     labels: tuple[tuple[str, ...] | None, ...]
     initial: bool  # drawn before the rollout
     log: Any  # (…, product of sizes) log-probabilities, or None
-    index: Any  # (…) the certain outcome, or None (an Array would clash with tuple.index)
+    index: Any  # (…) the certain outcome; with log-probabilities the outcomes (…, K) that these are of; or None
     faults: tuple[Any, Any, Any]  # () the least and the largest row sum, and the least entry (of probabilities)
     batch: tuple[int, ...]  # the shape of what there are rows for
     hidden: bool | None = None  # of a state: what the program says of it
@@ -182,10 +192,11 @@ class Reader(Messenger):
         fixed = self._fixed(msg, role.kind, size)
         msg["value"] = self.value(role.kind, name, size)
         msg["is_observed"] = False
-        found = rows(fn) if self.tables else NOTHING
+        initial = role.kind == "state" and not self._stepping
+        few = role.kind == "state" and not initial and isinstance(fn, SparseCategorical)
+        found = NOTHING if not self.tables else sparse_rows(fn) if few else rows(fn)
         if fixed is not None and self.tables:
             found = fix_outcome(found, size, (fixed,), (size,))
-        initial = role.kind == "state" and not self._stepping
         self._record(
             Draw(
                 role.kind,

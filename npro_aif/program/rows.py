@@ -10,9 +10,10 @@ import numpy as np
 import numpyro.distributions as dist
 from jax import Array
 
-from npro_aif.distributions import DeterministicCategorical
+from npro_aif.distributions import DeterministicCategorical, SparseCategorical
 from npro_aif.errors import ModelError
 from npro_aif.numerics import is_concrete, safe_log
+from npro_aif.tables.sparse import merge_entries
 
 # Sums of float32 rows differ from one by less than this if nothing is wrong; others are divided by their sum, which
 # would otherwise grow from step to step.
@@ -24,7 +25,7 @@ class Rows(NamedTuple):
     """A batch of distributions over the same outcomes."""
 
     log: Array | None  # (…, K) log-probabilities, or None
-    certain: Array | None  # (…) the certain outcome, or None
+    certain: Array | None  # (…) the certain outcome; with log-probabilities the outcomes that these are of; or None
     faults: tuple[Any, Any, Any]  # () the least and the largest row sum, and the least entry (of probabilities)
 
 
@@ -43,13 +44,13 @@ def check_distribution(name: str, fn: dist.Distribution) -> None:
     if not fn.support.is_discrete:
         raise ModelError(
             f"site '{name}': found {type(fn).__name__}, a continuous distribution, expected a discrete one "
-            "(Categorical, DeterministicCategorical)"
+            "(Categorical, DeterministicCategorical, SparseCategorical)"
         )
 
 
 def num_categories(name: str, fn: dist.Distribution) -> int:
     """How many outcomes a discrete distribution has; they must be 0, 1, …"""
-    if isinstance(fn, DeterministicCategorical):
+    if isinstance(fn, DeterministicCategorical | SparseCategorical):
         return fn.num_categories
     if isinstance(fn, dist.CategoricalProbs):
         return int(jnp.shape(fn.probs)[-1])
@@ -81,6 +82,13 @@ def rows(fn: dist.Distribution) -> Rows:
     if isinstance(fn, dist.CategoricalLogits):
         return Rows(jax.nn.log_softmax(fn.logits, axis=-1), None, SOUND)
     return Rows(jnp.moveaxis(fn.log_prob(fn.enumerate_support(expand=False)), 0, -1), None, SOUND)
+
+
+def sparse_rows(fn: SparseCategorical) -> Rows:
+    """Log-probabilities (…, K) and the outcomes (…, K) that they are of, each there once."""
+    found = probability_rows(fn.probs)
+    index, log = merge_entries(jnp.asarray(fn.index, jnp.int32), jnp.exp(found.log))  # type: ignore[arg-type]
+    return Rows(log, index, found.faults)
 
 
 def probability_rows(probs: Any) -> Rows:
