@@ -71,7 +71,7 @@ class SparseCategorical(dist.Distribution):
     [0.75, 0.25, 0.0]
     """
 
-    arg_constraints: ClassVar = {}
+    arg_constraints: ClassVar[dict[str, constraints.Constraint]] = {}
     has_enumerate_support = True
     pytree_data_fields = ("index", "probs")
     pytree_aux_fields = ("num_categories",)

@@ -31,7 +31,7 @@ FLOORS = (
     {"experiments"},
     {"cli"},
 )
-EXTRAS = {"arviz", "xarray", "matplotlib", "pymdp", "cloudpickle"}  # what a module may be imported late for
+EXTRAS = {"arviz", "xarray", "matplotlib", "minigrid", "pymdp", "cloudpickle"}  # what a module may be imported late for
 
 
 class Import(NamedTuple):
