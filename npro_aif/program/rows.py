@@ -41,6 +41,8 @@ def check_distribution(name: str, fn: dist.Distribution) -> None:
             f"site '{name}': found {type(fn).__name__} with outcomes of shape {fn.event_shape}, expected single whole "
             "numbers (write several sites instead)"
         )
+    if isinstance(fn, dist.CategoricalProbs) and not hasattr(fn.probs, "shape"):
+        raise ModelError(f"site '{name}': found probs={fn.probs!r}, expected an array (NumPyro takes no lists)")
     if not fn.support.is_discrete:
         raise ModelError(
             f"site '{name}': found {type(fn).__name__}, a continuous distribution, expected a discrete one "
