@@ -41,7 +41,7 @@ LOCKSTEP = 128
 MOST_BELIEF_BYTES = 2**31
 
 # Starts of the coordinate solver in a small world, as one batch. In random worlds (the first structures of
-# benchmarks/solver_quality.py, policy learned, 50 sweeps) F_planning ended more than 1e-3 above the best of 40 starts in
+# benchmarks/solver_quality.py, policy learned, 50 sweeps) F_planning ended over 1e-3 above the best of 40 starts in
 # 24, 16, 10 and 4 % of 50 with 1, 4, 8 and 16 starts, F_active (descended) in 7, 4, 4 and 2 % of 55.
 STARTS = 16
 
