@@ -120,7 +120,7 @@ def unused_key() -> Array:
 
 def check_name(what: str, name: object) -> None:
     if not isinstance(name, str) or not name:
-        raise ModelError(f"{what} {name!r}: found no name, expected a string that is not empty")
+        raise ModelError(f"{what} '{name}': found no name, expected a string that is not empty")
 
 
 def draw_joint(
