@@ -15,7 +15,9 @@ pytestmark = pytest.mark.usefixtures("quick_compile")
 KEY = jax.random.key(0)
 
 
-@pytest.mark.parametrize("solver", [aif.SVISolver(optax.adam(0.05), 2), aif.CoordinateSolver(max_sweeps=2)], ids=str)
+@pytest.mark.parametrize(
+    "solver", [aif.SVISolver(optax.adam(0.05), 2), aif.CoordinateSolver(max_sweeps=2)], ids=["svi", "coordinate"]
+)
 def test_through_a_planner(solver: Any) -> None:
     planner = aif.Planner(tmaze, solver=solver, max_horizon=1)
 
