@@ -158,7 +158,8 @@ class _Live:
 
     def __init__(self, env: Any, seed: int):
         self.env, self.seed = env, int(seed)
-        self.observation, info = env.reset(seed=self.seed)
+        first, info = env.reset(seed=self.seed)
+        self.observation = None if first == {} else first  # a world without a first look
         self.infos, self.controls = [info], []  # type: ignore[var-annotated]
         self.reward, self.over, self.terminated = 0.0, False, False
 

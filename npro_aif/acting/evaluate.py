@@ -81,7 +81,7 @@ def evaluate(
     world = _Steps(model, belief, horizon, reward)
     tree = _Tree(who, world, max_beliefs)
     try:
-        value = tree.value(who.begin()._replace(belief=belief), {})
+        value = tree.value(who.begin()._replace(belief=belief), None)
         return Worth(value, 0.0, True, tree.count)
     except _TooMany:
         values = [_episode(who, world, belief, np.random.default_rng((seed, i))) for i in range(episodes)]
@@ -189,7 +189,7 @@ class _Tree:
 
 def _episode(agent: Agent, steps: _Steps, belief: Belief, rng: np.random.Generator) -> float:
     """The expected preferences along one way that things may go: only what is observed is drawn."""
-    observation: dict[str, int] = {}
+    observation: dict[str, int] | None = None
     state, total = agent.begin()._replace(belief=belief), 0.0
     for t in range(steps.horizon):
         ((_, state),) = agent.decide([state], [observation], record=False)

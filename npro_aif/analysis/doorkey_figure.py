@@ -53,7 +53,7 @@ def plot_doorkey(plan: Plan, frame: np.ndarray, axes: Axes | None = None, *, tit
         ("door", layout.door_cell, UPPER_RIGHT, SKY, 1.0),
     ):
         belief = share * np.asarray(marginalize(plan.belief.parameter, sites, site))
-        _draw_belief(axes, site, belief, _centres(cells, size), half, colour)
+        _draw_belief(axes, site, belief, _centres(cells[: len(belief)], size), half, colour)
     _draw_path(axes, plan, size)
     bare(axes)
     axes.set_title(title, fontsize=10)
