@@ -75,6 +75,7 @@ class Part(enum.StrEnum):
     table1 = "table1"
     table2 = "table2"
     table3 = "table3"
+    worlds = "worlds"
     figures = "figures"
     convergence = "convergence"
     all = "all"
@@ -173,7 +174,7 @@ def run(
 def reproduce(
     what: Annotated[Part, typer.Argument(help="What to make.")],
     episodes: Annotated[
-        int | None, typer.Option(min=1, help="Of each row; 200, 200 and 100 by default, as in the paper.")
+        int | None, typer.Option(min=1, help="Of each row; 200, 200, 100 and (worlds) 1000 by default, as published.")
     ] = None,
     out: Annotated[
         Path | None, typer.Option(help="Where to write; results by default, results/quick with --quick.")

@@ -48,9 +48,16 @@ def save_figure(figure: Figure, path: Path) -> list[Path]:
 
 
 @functools.lru_cache(maxsize=64)  # what was compiled for a table serves the figures too
-def prepare(name: str, settings: Settings, preference: str | None = None) -> tuple[Task, Acting]:
+def prepare(
+    name: str, settings: Settings, preference: str | None = None, memory: str | None = None
+) -> tuple[Task, Acting]:
     """A task and an agent for it."""
     task = make_task(
-        name, method=settings.method, preference=preference, paper=settings.paper, details=settings.details
+        name,
+        method=settings.method,
+        preference=preference,
+        memory=memory,
+        paper=settings.paper,
+        details=settings.details,
     )
     return task, make_agent(task, settings)

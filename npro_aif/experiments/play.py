@@ -26,7 +26,7 @@ def play(
     :param solutions: decisions to start from, and to add to.
     :param solver_seed: of the solver's initial values, where they are others than the row's.
     """
-    task, agent = prepare(row.task, row.settings, row.preference)
+    task, agent = prepare(row.task, row.settings, row.preference, row.memory)
     if solver_seed is not None and hasattr(agent, "seed"):
         agent = copy.copy(agent)
         agent.seed = solver_seed

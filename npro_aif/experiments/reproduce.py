@@ -13,6 +13,7 @@ from typing import Any
 from rich.console import Console
 
 from npro_aif.acting.solutions import Solutions
+from npro_aif.experiments import worlds
 from npro_aif.experiments.convergence import make_convergence
 from npro_aif.experiments.figures import make_figures
 from npro_aif.experiments.files import prepare, save_figure, store, stored, write_text
@@ -45,8 +46,8 @@ def reproduce(
     console = console or Console()
     if quick and long:
         raise SettingsError("long: found it with quick, expected one of the two")
-    if what not in (*PARTS, "all"):
-        raise SettingsError(f"what: found {what!r}, expected one of {', '.join((*PARTS, 'all'))}")
+    if what not in (*PARTS, "worlds", "all"):
+        raise SettingsError(f"what: found {what!r}, expected one of {', '.join((*PARTS, 'worlds', 'all'))}")
     if episodes is not None and episodes < 1:
         raise SettingsError(f"episodes: found {episodes}, expected at least 1")
     made: list[Path] = []
@@ -54,6 +55,9 @@ def reproduce(
         console.rule(part)
         if part in TABLES:
             made += make_table(TABLES[part], out, episodes=episodes, quick=quick, long=long, console=console)
+        elif part == "worlds":  # of another paper, so that "all" is without it
+            count = episodes or (worlds.QUICK_EPISODES if quick else worlds.EPISODES)
+            made += make_table(worlds.WORLDS_TABLE, out, episodes=count, quick=quick, console=console)
         elif part == "figures":
             made += make_figures(out / "figures", console=console)
         else:
@@ -101,6 +105,7 @@ def make_row(row: Row, episodes: int, out: Path, bar: EpisodeBar, *, long: bool 
         row.task,
         method=row.settings.method,
         preference=row.preference,
+        memory=row.memory,
         paper=row.settings.paper,
         details=row.settings.details,
     )
@@ -113,7 +118,7 @@ def make_row(row: Row, episodes: int, out: Path, bar: EpisodeBar, *, long: bool 
         return {"missing": why}, why
     changed = path.exists()
     try:
-        prepare(row.task, row.settings, row.preference)
+        prepare(row.task, row.settings, row.preference, row.memory)
     except SettingsError as error:
         return {"missing": str(error)}, f"left out: {error}"
     solutions = _solutions(unfinished, chosen)

@@ -61,6 +61,7 @@ class Row(NamedTuple):
     preference: str | None = None  # DoorKey's
     episodes: int | None = None  # where they are fewer than the table's
     takes: str | None = None  # how long, where the row is run only when it is asked for
+    memory: str | None = None  # what the policy remembers
 
 
 def quick_row(row: Row) -> Row:

@@ -119,6 +119,16 @@ def test_a_batch_is_its_plans(solver: str, counts: tuple[int, ...], monkeypatch:
         assert_close(rebuilt, alone.free_energy[-1], 1e-5)
 
 
+def test_a_batch_of_policies_alone_joins_supports_of_different_sizes(quick_compile: None) -> None:
+    """Where parameters are not learned a plan has no logits of them to pad."""
+    own = aif.Planner(MODEL, TemporalGuide(MODEL, ("control",)), aif.Planning(), SOLVERS["coordinate"], HORIZON)
+    beliefs = [ring_belief(count, seed) for seed, count in enumerate((3, 20))]
+    keys = jax.random.split(jax.random.key(0), len(beliefs))
+    plans = own.batch(keys, together(beliefs), HORIZON)
+    for i, belief in enumerate(beliefs):
+        assert_same_plan(row(plans, i), own(keys[i], belief, HORIZON))
+
+
 def test_a_batch_starts_warm() -> None:
     own = planner_of("svi")
     beliefs = [ring_belief(count, seed) for seed, count in enumerate((3, 4))]

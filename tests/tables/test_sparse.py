@@ -11,9 +11,11 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 import pytest
+from scipy.sparse import csr_matrix
 
 import npro_aif as aif
 from npro_aif.guides import TemporalGuide
+from npro_aif.models.grids import targets
 from npro_aif.program.program import program_of
 from npro_aif.tables.dense import DenseTransition
 from npro_aif.tables.sparse import SparseTransition
@@ -201,3 +203,31 @@ def test_mistakes_are_named() -> None:
         aif.Planner(model)(KEY, belief)
     with pytest.raises(aif.ModelError, match=r"site 'x': found a probability row that sums to 0\.9"):
         aif.Planner(lambda belief, horizon=2: model(belief, horizon, 1, 0.9))(KEY, belief)
+
+
+def test_a_slippery_grid_is_worth_what_value_iteration_says() -> None:
+    """Against scipy's sparse matrices, from every cell."""
+    side, horizon = 9, 12
+    cells, goal, to = side * side, 40, targets(side, side)
+    mix = 0.1 + 0.6 * np.eye(4)  # which way each control goes
+    index = np.broadcast_to(to[:, None], (cells, 4, 4))
+
+    def model(belief: aif.Belief, horizon: int = horizon) -> None:
+        x = aif.state("x", dist.Categorical(probs=belief.state[0]))
+
+        def step(x: Any, t: Any) -> Any:
+            u = aif.control("u", dist.Categorical(probs=jnp.ones(4) / 4))
+            x = aif.state("x", aif.SparseCategorical(jnp.asarray(index)[x, u], jnp.asarray(mix)[u], cells))
+            aif.preference("goal", jnp.where(x == goal, 1.0, 0.0))
+            return x
+
+        aif.rollout(step, x, horizon)
+
+    rows = np.repeat(np.arange(cells), 4)
+    moves = [csr_matrix((np.tile(mix[u], cells), (rows, to.ravel())), (cells, cells)) for u in range(4)]
+    value = np.zeros(cells)
+    for _ in range(horizon):
+        value = np.max([move @ (value + np.eye(cells)[goal]) for move in moves], axis=0)
+    start = np.random.default_rng(0).dirichlet(np.ones(cells))
+    bound = aif.perfect_information(model, aif.Belief(state=jnp.asarray(start)), horizon)
+    assert horizon * np.log(4) - float(bound) == pytest.approx(start @ value, rel=1e-5)

@@ -1,0 +1,62 @@
+"""The table of three published grid worlds: Frozen Lake, Wumpus and RockSample(4,3), ours beside the published values.
+
+Published are the rates and rewards of Nuijten, Lukashchuk, van de Laar, de Vries (UAI 2026) over 1000 episodes. Their
+objectives are other ones under the same names, and their preferences on the Lake and in Wumpus World are too, so that
+the values are to compare with, not to match.
+"""
+
+from __future__ import annotations
+
+from npro_aif.experiments.rows import LABELS, Block, Published, Row, TableOfRows
+from npro_aif.experiments.summary import wilson
+from npro_aif.experiments.tasks import Settings
+
+EPISODES, QUICK_EPISODES, FIRST_SEED = 1000, 20, 1000
+PUBLISHED = {  # of BP, VBP and AIF-MP: successes of 1000, or the mean reward
+    "frozen-lake": {"marginal": 519, "planning": 545, "active": 959},
+    "wumpus": {"marginal": 12, "planning": 55, "active": 407},
+    "rock-sample": {"marginal": 1.00, "planning": 1.00, "active": 4.01},
+}
+TITLES = {"frozen-lake": "Frozen Lake", "wumpus": "Wumpus", "rock-sample": "RockSample(4,3)"}
+CEILINGS = {  # of any agent, and of one that knows θ
+    "frozen-lake": "Bayes-optimal 95.3–95.4 %, with θ known 95.36 %",
+    "wumpus": "Bayes-optimal 68.3–68.6 %, with θ known 87.5 %",
+    "rock-sample": "Bayes-optimal 3.998–4.000, with θ known 4.000",
+}
+MEMORIES = {"wumpus": "told", "rock-sample": "told"}  # what was scanned on the Lake has too many outcomes to remember
+
+
+def _published(world: str, objective: str) -> dict[str, Published]:
+    value = PUBLISHED[world][objective]
+    if world == "rock-sample":
+        return {"reward": Published(value, None, None, None, 0.01)}
+    rate = value / EPISODES
+    return {"success": Published(rate, *wilson(int(value), EPISODES), None, 1 / EPISODES)}
+
+
+def _block(world: str) -> Block:
+    rows = [
+        Row(
+            f"worlds-{world}-{objective}",
+            LABELS[objective],
+            world,
+            Settings(objective=objective, seed=FIRST_SEED),
+            _published(world, objective),
+        )
+        for objective in ("marginal", "planning", "active")
+    ]
+    if world in MEMORIES:
+        memory = MEMORIES[world]
+        settings = Settings(objective="planning", seed=FIRST_SEED)
+        rows.append(Row(f"worlds-{world}-memory", f"{LABELS['planning']}, memory", world, settings, {}, memory=memory))
+    return Block(TITLES[world], f"coordinate sweeps, the same settings in all worlds; {CEILINGS[world]}", tuple(rows))
+
+
+WORLDS_TABLE = TableOfRows(
+    "worlds",
+    "Three grid worlds",
+    "UAI 2026",
+    ("success", "reward", "steps"),
+    EPISODES,
+    tuple(_block(world) for world in PUBLISHED),
+)
