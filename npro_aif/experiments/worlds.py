@@ -12,7 +12,7 @@ from npro_aif.experiments.summary import wilson
 from npro_aif.experiments.tasks import Settings
 
 EPISODES, QUICK_EPISODES, FIRST_SEED = 1000, 20, 1000
-PUBLISHED = {  # of BP, VBP and AIF-MP: successes of 1000, or the mean reward
+PUBLISHED: dict[str, dict[str, float]] = {  # of BP, VBP and AIF-MP: successes of 1000, or the mean reward
     "frozen-lake": {"marginal": 519, "planning": 545, "active": 959},
     "wumpus": {"marginal": 12, "planning": 55, "active": 407},
     "rock-sample": {"marginal": 1.00, "planning": 1.00, "active": 4.01},
