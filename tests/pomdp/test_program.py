@@ -133,10 +133,10 @@ def test_bad_arguments() -> None:
 
 @pytest.mark.slow
 def test_the_discounted_tiger() -> None:
-    """The value of the infinite horizon is 19.37; who remembers four steps alone, and so forgets, has 18.69 of it."""
-    model, belief = aif.read_pomdp("tiger.POMDP", horizon=100, memory=4)
+    """The value of the infinite horizon is 19.37; a memory of five steps attains 19.18 of it, one of four 18.69."""
+    model, belief = aif.read_pomdp("tiger.POMDP", horizon=100, memory=5)
     plan = planner_of(model, 100)(KEY, belief)
-    assert 18.5 <= -float(plan.terms["risk"]) <= 19.38
+    assert -float(plan.terms["risk"]) == pytest.approx(19.37, rel=0.01)
 
 
 def test_every_shipped_file_starts_somewhere() -> None:
