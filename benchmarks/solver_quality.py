@@ -41,7 +41,7 @@ STARTS = 40  # the best of so many is the reference
 COUNTS = (1, 2, 4, 8, 16)
 ABOVE = 1e-3
 MOST_POLICIES = 5_000  # that are listed
-SVI = aif.SVISolver(optax.adam(0.1), 300, restarts=8)
+SVI = aif.SVISolver(optax.adam(0.1), 300)
 OBJECTIVES = {
     "active": aif.Active(gradient="through"),
     "fixed": aif.Active(gradient="fixed"),

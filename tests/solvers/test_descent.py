@@ -151,7 +151,11 @@ def test_where_beliefs_do_not_depend_on_the_policy_it_is_value_iteration(x64: No
 @pytest.mark.parametrize(
     ("objective", "learn", "message"),
     [
-        (aif.Active(gradient="through"), None, "learned observations with gradient='through'.*imagining observations"),
+        (
+            aif.Active(gradient="through"),
+            aif.guides.FACTORS,
+            "learned observations with gradient='through'.*imagining observations",
+        ),
         (aif.Active(normalize=True, gradient="through"), POLICY, "expected normalize=False.*use SVISolver"),
         (aif.Active(gradient="through", planning_correction=False), POLICY, "planning_correction=True"),
     ],

@@ -12,6 +12,7 @@ import os
 import pickle
 import signal
 import threading
+import time
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -277,11 +278,18 @@ def test_ctrl_c_returns_the_best_plan_so_far() -> None:
     model = functools.partial(tiger.tiger, accuracy=0.6)
     guide = aif.guides.RecallGuide(model)
     plans = aif.Planner(model, guide, aif.Planning(), aif.SearchSolver(), max_horizon=60)
-    plans(KEY, belief, 2)
-    timer = threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT))
-    timer.start()
+    before = signal.getsignal(signal.SIGINT)
+
+    def press() -> None:
+        while signal.getsignal(signal.SIGINT) is before:  # until the search itself has begun
+            time.sleep(0.01)
+        time.sleep(0.3)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    finger = threading.Thread(target=press)
+    finger.start()
     plan = plans(KEY, belief, 60)
-    timer.join()
+    finger.join()
     assert plan.info.interrupted
     assert not plan.info.converged
     assert plan.info.lower < plan.info.upper
