@@ -20,9 +20,9 @@ from tests.broken import KEY, LIKING, SENSOR, TRANSITION, UNIFORM, Slice, planne
 pytestmark = pytest.mark.usefixtures("quick_compile")
 
 
-def coordinate(model: Any, objective: Any = None) -> aif.Planner:
+def coordinate(model: Any, objective: Any = None, max_horizon: int | None = None) -> aif.Planner:
     guide = aif.guides.TemporalGuide(model, learn=("control",))
-    return aif.Planner(model, guide, objective or aif.Planning(), aif.CoordinateSolver(max_sweeps=5))
+    return aif.Planner(model, guide, objective or aif.Planning(), aif.CoordinateSolver(max_sweeps=5), max_horizon)
 
 
 # --- Odd programs against a sum over plain NumPyro's trajectories; benchmarks/fuzz_programs.py has all of them ---
@@ -98,7 +98,7 @@ def test_what_is_fixed_must_be_possible() -> None:
 
 def test_handlers_are_found_at_any_time_of_a_long_plan() -> None:
     model = handlers.condition(Slice().program(), data={"u_4": jnp.asarray(1)})
-    refuses(planner(model), ModelError, "site 'u_4'", "fixes", horizon=6)
+    refuses(planner(model, max_horizon=6), ModelError, "site 'u_4'", "fixes", horizon=6)
 
 
 # --- Programs that change ---
@@ -189,7 +189,7 @@ def test_an_index_out_of_range_names_the_site_and_the_line() -> None:
 def test_rows_do_not_gain_probability() -> None:
     """1.0008 a row, 200 times, would be 17 % too much."""
     model = with_site("state", lambda theta, x, u, t: aif.state("x", dist.Categorical(probs=1.0008 * TRANSITION[x, u])))
-    plan = coordinate(model)(KEY, aif.Belief(1.0005 * UNIFORM.parameter, UNIFORM.state), horizon=200)
+    plan = coordinate(model, max_horizon=200)(KEY, aif.Belief(1.0005 * UNIFORM.parameter, UNIFORM.state))
     np.testing.assert_allclose(plan.state.sum(-1), 1, atol=1e-4)
 
 

@@ -20,6 +20,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
+import optax
 import pytest
 
 import npro_aif as aif
@@ -381,7 +382,7 @@ def test_what_does_not_go_with_it_is_refused_by_name() -> None:
             aif.Planner(model, recall, objective, search)(KEY, belief, 2)
     with pytest.raises(ValueError, match=r"SearchSolver: found a TemporalGuide, expected aif\.guides\.RecallGuide"):
         aif.Planner(model, None, aif.Planning(), search)(KEY, belief, 2)
-    for solver in (aif.CoordinateSolver(), None):
+    for solver in (aif.CoordinateSolver(), aif.SVISolver(optax.adam(0.1), 1)):
         with pytest.raises(aif.GuideError, match="RecallGuide: found a call for tables, expected plans by search"):
             aif.Planner(model, recall, aif.Planning(), solver)(KEY, belief, 2)
     plans = aif.Planner(model, recall, aif.Planning(), search, max_horizon=2)
