@@ -6,7 +6,7 @@ import pytest
 from numpyro.handlers import seed, trace
 
 import npro_aif as aif
-from npro_aif.guides import SequenceGuide, Start, TableGuide, TemporalGuide
+from npro_aif.guides import FACTORS, SequenceGuide, Start, TableGuide, TemporalGuide
 from npro_aif.models import reactivity_maze
 from npro_aif.models.tmaze import initial_belief, tmaze
 from npro_aif.program.program import program_of
@@ -19,14 +19,14 @@ def first(guide: TableGuide, key: int = 0, horizon: int = 2) -> dict[str, np.nda
 
 
 def test_by_default_the_policy_is_drawn_and_the_rest_is_the_model() -> None:
-    found = first(TemporalGuide(tmaze))
+    found = first(TemporalGuide(tmaze, FACTORS))
     assert 0.5 < found["control_logits"].std() < 1.5
     assert not found["parameter_logits"].any()
 
 
 def test_every_factor_has_its_own_scale() -> None:
     scale = {"control": 0.01, "state": 0.1, "parameter": 2.0}
-    found = first(TemporalGuide(reactivity_maze.reactivity_maze, start=Start(scale)))
+    found = first(TemporalGuide(reactivity_maze.reactivity_maze, FACTORS, Start(scale)))
     assert 0.009 < found["control_logits"].std() < 0.011
     assert 0.099 < found["state_logits"].std() < 0.101
     assert found["parameter_logits"].all()
@@ -44,7 +44,7 @@ def test_a_seed_is_the_key_of_the_policys_logits_for_every_plan() -> None:
 
 
 def test_other_factors_of_a_seed_are_drawn_apart() -> None:
-    guide = TemporalGuide(reactivity_maze.reactivity_maze, start=Start({"state": 1.0, "observation": 1.0}, seed=3))
+    guide = TemporalGuide(reactivity_maze.reactivity_maze, FACTORS, Start({"state": 1.0, "observation": 1.0}, seed=3))
     found = first(guide)
     assert found["state_logits"].ravel()[0] != found["observation_cue_logits"].ravel()[0]
     again = first(guide, key=9)

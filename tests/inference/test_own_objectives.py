@@ -67,7 +67,7 @@ def test_other_priors_go_with_every_solver(solver: Any) -> None:
 
 def test_other_priors_against_brute_force(x64: None) -> None:
     """F of a random posterior, its terms taken from the enumerated joint."""
-    random = random_world(18)
+    random = random_world(6)
     world = world_of(random)
     q = random_temporal(random, np.random.default_rng(0), 0.3)
     joint = oracle.temporal_joint(random.tables, *q)

@@ -64,7 +64,8 @@ SOLVERS = (aif.CoordinateSolver(max_sweeps=10), aif.SVISolver(optax.adam(0.1), 5
 def test_everything_is_read_in_another_process(tmp_path: Path) -> None:
     belief, everything, expected = tmaze.initial_belief(), [], []
     for solver in SOLVERS[1:]:  # whose optimizer is made of functions without a name
-        planner = aif.Planner(tmaze.tmaze, solver=solver, max_horizon=2)
+        guide = aif.guides.TemporalGuide(tmaze.tmaze, aif.guides.FACTORS)
+        planner = aif.Planner(tmaze.tmaze, guide, solver=solver, max_horizon=2)
         agent = aif.Agent(planner, belief, max_steps=2)
         agent.act(START)
         plan = planner(KEY, belief, 2)
