@@ -63,7 +63,7 @@ def tiger(
     >>> list(trace(seed(tiger, 0)).get_trace(initial_belief(), horizon=1))
     ['tiger_0', 'count_0', 'u_1', 'tiger_1', 'word_1', 'count_1', 'reward_1']
     """
-    to, heard, reward = jnp.asarray(moves()), jnp.asarray(words(accuracy)), scale * jnp.asarray(REWARD)
+    to, heard, reward = jnp.asarray(moves()), jnp.asarray(words(accuracy)), jnp.asarray(scale * REWARD)
     x = aif.state("tiger", dist.Categorical(probs=belief.state[0]), labels=SIDES, hidden=True)
     size = 2 * memory + 1
     contents = tuple(f"{n:+d}" for n in range(-memory, memory + 1))
