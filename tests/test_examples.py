@@ -34,7 +34,8 @@ def test_all_examples_are_here() -> None:
         assert len(path.read_text().splitlines()) < 80, path
 
 
-LONG = {"11_maintenance"}  # half a year of weeks; tests/models/test_closed_loop.py has hidden states in short
+# Half a year of weeks, and a clinic: tests/inference/test_closed_loop.py has hidden states and belief trees in short.
+LONG = {"11_maintenance", "12_test_then_treat"}
 
 
 @pytest.mark.parametrize(

@@ -97,6 +97,7 @@ def test_doorkey_is_the_authors() -> None:
     assert int((task.belief.parameter > 0).sum()) == 360
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("quick_compile")
 def test_an_episode_of_doorkey_in_the_authors_setting() -> None:
     """In closed form, and by a few steps of SVI: this is about the setting, not about success."""
