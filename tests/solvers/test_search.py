@@ -273,12 +273,13 @@ def test_steps_that_differ_are_not_taken_for_the_same() -> None:
 # --- Interruptions ---
 
 
+@pytest.mark.skipif(threading.current_thread() is not threading.main_thread(), reason="signals reach the main thread")
 def test_ctrl_c_returns_the_best_plan_so_far() -> None:
     """In a search that would take hours."""
     belief = tiger.initial_belief()
     model = functools.partial(tiger.tiger, accuracy=0.6)
     guide = aif.guides.RecallGuide(model)
-    plans = aif.Planner(model, guide, aif.Planning(), aif.SearchSolver(), max_horizon=60)
+    plans = aif.Planner(model, guide, aif.Planning(), aif.SearchSolver(seconds=60), max_horizon=60)
     before = signal.getsignal(signal.SIGINT)
 
     def press() -> None:
@@ -287,10 +288,10 @@ def test_ctrl_c_returns_the_best_plan_so_far() -> None:
         time.sleep(0.3)
         os.kill(os.getpid(), signal.SIGINT)
 
-    finger = threading.Thread(target=press)
+    finger = threading.Thread(target=press, daemon=True)
     finger.start()
     plan = plans(KEY, belief, 60)
-    finger.join()
+    finger.join(10)
     assert plan.info.interrupted
     assert not plan.info.converged
     assert plan.info.lower < plan.info.upper
