@@ -45,6 +45,21 @@ class SearchInfo(NamedTuple):
     control_upper: Any  # (U,) and what it costs as far as was found
     interrupted: Any  # () whether Ctrl-C ended it
 
+    def explain(self) -> str:
+        """The same in words.
+
+        >>> SearchInfo(1, True, 0, 5.6, 5.6, True, 12, 4, None, None, False).explain()
+        'Optimal: no policy has a lower F. 12 information states, 4 steps deep.'
+        >>> SearchInfo(1, False, 0, 5.0, 5.5, False, 9, 2, None, None, False).explain()
+        'Stopped: at most 0.5000 nats above the optimum, which is at least 5.0000. 9 information states, 2 steps deep.'
+        """
+        size = f"{int(self.nodes)} information states, {int(self.depth)} steps deep."
+        if bool(self.optimal):
+            return f"Optimal: no policy has a lower F. {size}"
+        end = "Interrupted" if bool(self.interrupted) else "Stopped"
+        gap = float(self.upper) - float(self.lower)
+        return f"{end}: at most {gap:.4f} nats above the optimum, which is at least {float(self.lower):.4f}. {size}"
+
 
 @dataclass(frozen=True)
 class SearchSolver:
