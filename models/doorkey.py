@@ -35,7 +35,7 @@ DOOR_SHOWN = np.array([LOCKED_DOOR, LOCKED_DOOR, OPEN_DOOR, CLOSED_DOOR], dtype=
 TOGGLED = np.array([NO_KEY, OPEN, CLOSED, OPEN], dtype=np.int32)
 
 # Defaults that suit this world: dynamics and observations are known exactly, and with a weight of 1 the agent
-# dawdles where it learns (DESIGN section 6).
+# dawdles where it learns.
 LEARN = ("control",)
 WEIGHT = 0.1
 # Information lies on the way to the goal: plan for the goal first, then for both, and for what is on the way only.
