@@ -45,7 +45,7 @@ class DoorKey:
         for value in np.unique(label):
             own = label == value
             share = float(self.weight[own].sum())
-            state = self.search.information.state(*self.game.classes(self.support[own], self.weight[own] / share))
+            state, _ = self.search.information.state(*self.game.classes(self.support[own], self.weight[own] / share))
             yield share, self.search.node(state, self.deadline, depth)
 
     def solve(self, node: Node, *, ties: bool = False, seconds: float = math.inf) -> None:
@@ -121,8 +121,8 @@ def main() -> None:
         world.solve(node, seconds=options.seconds)
         seconds.append(time.perf_counter() - start)
         nodes.append(world.search.expanded)
-        upper += share * world.search.upper(node)
-        lower += share * node.low
+        upper += share * (node.floor + world.search.upper(node))
+        lower += share * (node.floor + node.low)
         steps += share * world.steps(node, {})
         solved += node.solved
     print(f"F_planning {lower:.4f} … {upper:.4f}; {solved} of {len(seconds)} first looks solved")

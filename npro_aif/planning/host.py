@@ -38,11 +38,6 @@ class HostFunctions:
     def __init__(self, program: Program, guide: TableGuide, objective: Objective, solver: HostSolver, num_steps: int):
         self.program, self.guide, self.objective, self.solver = program, guide, objective, solver
         self.num_steps = num_steps
-        if program.takes_elapsed:
-            raise ValueError(
-                f"{type(solver).__name__}: found a model with an argument 'elapsed', expected one whose steps count "
-                "from the present plan (use CoordinateSolver)"
-            )
         solver.check(Problem(program.example(), guide, objective, num_steps))
         self.search: Any = solver.begin(program)
         self.origin = Origin(program, guide, objective)
@@ -87,25 +82,26 @@ class HostFunctions:
         self, size: int, fixed: Fixed, support: None, belief: Belief, horizon: int | Array, key: Array, start: None
     ) -> np.ndarray:
         """q(u_1), (U,)."""
-        return self._uninterrupted(belief, horizon).first_control()
+        return self._uninterrupted(fixed, belief, horizon).first_control()
 
     def cost(
         self, size: int, fixed: Fixed, support: None, belief: Belief, horizon: int | Array, key: Array, start: None
     ) -> np.ndarray:
         """What each first control costs as far as was found, (U,)."""
-        return self._uninterrupted(belief, horizon).bracket()[1]
+        return self._uninterrupted(fixed, belief, horizon).bracket()[1]
 
-    def _uninterrupted(self, belief: Belief, horizon: int | Array) -> Found:
+    def _uninterrupted(self, fixed: Fixed, belief: Belief, horizon: int | Array) -> Found:
         """What an agent acts on: Ctrl-C ends its episode, not one search only."""
-        found = self.search(belief, int(horizon))
+        found = self.search(belief, int(horizon), fixed.elapsed)
         if found.info.interrupted:
             raise KeyboardInterrupt
         return found
 
     def solve(self, fixed: Fixed, support: None, belief: Belief, horizon: int | Array, key: Array, start: None) -> Plan:
         """The plan from a belief."""
-        found = self.search(belief, int(horizon))
+        found = self.search(belief, int(horizon), fixed.elapsed)
         replay = found.replay()
+        info = found.certified(replay.cost)
         part: Any = _Part(replay, found)
         terms = self.objective.combine(part, None)
         dtype = jnp.result_type(float)
@@ -121,15 +117,16 @@ class HostFunctions:
             parameter=array(belief.parameter),
             observation={name: array(table) for name, table in replay.observation.items()},
             memory=array(replay.memory),
-            free_energy=array([found.info.upper]),
+            free_energy=array([info.upper]),
             terms={name: array(value) for name, value in terms.items()},
-            info=found.certified(),
+            info=info,
             params={CONTINGENCY: replay.contingency},
             belief=belief,
             horizon=jnp.asarray(horizon, jnp.int32),
             theta=theta,
             valid=valid,
             origin=self.origin,
+            elapsed=jnp.asarray(fixed.elapsed),
         )
 
 

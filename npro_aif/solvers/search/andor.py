@@ -1,9 +1,10 @@
 """AND/OR search over information states and steps left, depth first, with bounds from below.
 
-A node's ``low`` starts at the perfect-information cost and only rises. The control with the least lower bound is
-followed to a next state that is not solved until its own bound has risen so much that another control is better (or
-the control is solved); so nothing is walked again from the root. At every moment all bounds hold, which makes the
-search anytime: what it has not solved is completed by control sequences done blindly, which bound the cost from above.
+All costs of nodes are counted from the perfect-information cost on, their ``floor``. A node's ``low`` starts at zero and
+only rises. The control with the least lower bound is followed to a next state that is not solved until its own bound
+has risen so much that another control is better (or the control is solved); so nothing is walked again from the root.
+At every moment all bounds hold, which makes the search anytime: what it has not solved is completed by control
+sequences done blindly, which bound the cost from above.
 """
 
 from __future__ import annotations
@@ -29,23 +30,45 @@ class Stop(Exception):
 
 
 class Node:
-    """An information state with so many steps left, looked at so deep."""
+    """An information state with so many steps left, looked at so deep.
 
-    __slots__ = ("blind", "control", "costs", "depth", "kids", "left", "low", "solved", "stamp", "state", "upper")
+    With V the perfect-information cost, a control costs (beyond V at this node)
 
-    def __init__(self, state: InformationState, left: int, depth: int, low: float):
-        self.state, self.left, self.depth, self.low = state, left, depth, low
-        self.solved = False  # low is what it costs (as far as the depth reaches)
-        self.costs: list[float] | None = None  # by control, of this step; infinite for those that are left out
+        costs_u + Σ_i p_i r_i,   costs_u = E[cost_u] + Σ_h' p(h'|u) V(h') − floor ≥ 0
+
+    where r_i is what the i-th belief that may follow costs beyond V; it is that of the state which stands for it but
+    for a factor between 1 − blur and 1 + blur.
+    """
+
+    __slots__ = (
+        "best", "blind", "blur", "control", "costs", "depth", "floor", "high", "kids", "left", "low", "solved", "stamp",
+        "state", "upper",
+    )  # fmt: skip
+
+    def __init__(self, state: InformationState, left: int, depth: int, floor: float):
+        self.state, self.left, self.depth, self.floor = state, left, depth, floor
+        self.low, self.high = 0.0, math.inf  # bounds; the second one when it is solved
+        self.solved = False  # no control costs less than the best (as far as the depth reaches)
+        self.best = BLINDLY  # control, when it is solved
+        self.costs: list[float] | None = None  # by control; infinite for those that are left out
         self.kids: list[list[tuple[float, Node]]] = []  # by control
+        self.blur = 0.0
         self.blind: tuple[float, tuple[int, ...]] | None = None
         self.stamp = -1  # of the policy that the next two belong to
-        self.upper, self.control = math.inf, -1
+        self.upper, self.control = math.inf, BLINDLY
 
     def lows(self) -> list[float]:
         """A bound from below for each control."""
         assert self.costs is not None
-        return [cost + sum([p * kid.low for p, kid in kids]) for cost, kids in zip(self.costs, self.kids, strict=True)]
+        sharp = 1 - self.blur
+        return [
+            cost + sharp * sum([p * kid.low for p, kid in kids])
+            for cost, kids in zip(self.costs, self.kids, strict=True)
+        ]
+
+    def settled(self, control: int = BLINDLY, high: float = 0.0) -> None:
+        """Note that it is solved."""
+        self.solved, self.best, self.high = True, control, high
 
 
 class AndOrSearch:
@@ -70,18 +93,19 @@ class AndOrSearch:
         key = state.number, left, depth
         node = self.nodes.get(key)
         if node is None:
-            low = float(state.weight @ self.game.value(left)[state.support])
-            node = self.nodes[key] = self._fresh(state, left, depth, low)
+            node = self.nodes[key] = self._fresh(state, left, depth)
         return node
 
-    def _fresh(self, state: InformationState, left: int, depth: int, low: float) -> Node:
-        node = Node(state, left, depth, low)
+    def _fresh(self, state: InformationState, left: int, depth: int) -> Node:
+        floor = float(state.weight @ self.game.value(left)[state.support])
+        node = Node(state, left, depth, floor)
         if depth == 0 or (len(state.support) == 1 and self.game.certain_moves):
-            node.solved = True
+            node.settled()
         elif left == 1:  # what is seen at the end changes nothing
-            node.costs = self.game.layer(1).costs(state.support, state.weight).tolist()
+            node.costs = (self.game.layer(1).costs(state.support, state.weight) - floor).tolist()
             node.kids = [[] for _ in node.costs]
-            node.low, node.solved = min(node.costs), True
+            node.low = min(node.costs)
+            node.settled(node.costs.index(node.low), node.low)
         return node
 
     def expand(self, node: Node) -> None:
@@ -92,24 +116,17 @@ class AndOrSearch:
         self.deepest = max(self.deepest, self.start - node.left + 1)
         state, left = node.state, node.left
         turn = self.information.turn(state, left)
-        value = self.game.value(left - 1)
-        lows = np.add.reduceat(turn.weight * value[turn.support], turn.start).tolist()
-        depth = min(node.depth - 1, left - 1)
-        kids: dict[int, Node] = {}
-        for after, low in zip(turn.order, lows, strict=True):
-            if after.number not in kids:
-                key = after.number, left - 1, depth
-                kid = self.nodes.get(key)
-                if kid is None:
-                    kid = self.nodes[key] = self._fresh(after, left - 1, depth, low)
-                kids[after.number] = kid
-        costs = self.game.layer(left).costs(state.support, state.weight).tolist()
-        node.kids = [[(p, kids[after.number]) for p, after in entries] for entries in turn.controls]
-        idle = [u for u, entries in enumerate(turn.controls) if len(entries) == 1 and entries[0][1] is state]
-        if 0 < len(idle) < len(costs):
+        paid = self.game.layer(left).costs(state.support, state.weight)
+        costs = (paid + turn.expected(self.game.value(left - 1)) - node.floor).tolist()
+        if 0 < len(turn.idle) < len(costs):
             least = self.game.patience(left) - EQUAL
-            costs = [math.inf if u in idle and cost >= least else cost for u, cost in enumerate(costs)]
-        node.costs = costs
+            for control in turn.idle:
+                if paid[control] >= least:
+                    costs[control] = math.inf
+        node.kids = [
+            [(p, self.node(after, left - 1, node.depth - 1)) for p, after in entries] for entries in turn.controls
+        ]
+        node.costs, node.blur = costs, turn.blur
         node.low = max(node.low, min(node.lows()))
 
     # --- Search ---
@@ -149,7 +166,8 @@ class AndOrSearch:
             node.low = max(node.low, least)
             open_kids = [(p, kid) for p, kid in node.kids[control] if not kid.solved]
             if not open_kids:
-                node.solved = True
+                blurred = (1 + node.blur) * sum(p * kid.high for p, kid in node.kids[control])
+                node.settled(control, node.costs[control] + blurred)  # type: ignore[index]
                 return
             if node.low > bound + SLACK:
                 return
@@ -169,7 +187,7 @@ class AndOrSearch:
     # --- What was found ---
 
     def upper(self, node: Node, *, by_low: bool = False) -> float:
-        """What the policy costs that was found from a node on.
+        """What the policy costs that was found from a node on, beyond the node's floor.
 
         A node that was looked at does the control with the least bound from below, or one that is solved and costs
         less (not with ``by_low``). Where the search did not come, a control sequence is done blindly.
@@ -187,39 +205,32 @@ class AndOrSearch:
             node.upper = 0.0
         elif node.costs is None:
             certain = len(node.state.support) == 1 and self.game.certain_moves
-            node.upper = node.low if certain else self.sequence(node)[0]
+            node.upper = 0.0 if certain else self.sequence(node)[0]
         else:
             node.upper, node.control = self._best(node)
         return node.upper
 
     def _best(self, node: Node) -> tuple[float, int]:
         """The least cost of a node that was looked at, and its control."""
+        if node.solved and node.depth == node.left:
+            return node.high, node.best
         lows = node.lows()
-        first = min(range(len(lows)), key=lows.__getitem__)
-        if node.solved:
-            first = self._solved_control(node, lows, first)
-            if node.depth == node.left:
-                return node.low, first
+        first = node.best if node.solved else min(range(len(lows)), key=lows.__getitem__)
         options = [first]
         if not self._by_low:
             options += [u for u, low in enumerate(lows) if u != first and low < math.inf and _all_solved(node.kids[u])]
         return min((self.cost(node, u), u) for u in options)
 
-    @staticmethod
-    def _solved_control(node: Node, lows: list[float], first: int) -> int:
-        """The first of the controls that are as good as the best and solved."""
-        best = (u for u, low in enumerate(lows) if low <= lows[first] + SLACK and _all_solved(node.kids[u]))
-        return next(best, first)
-
     def cost(self, node: Node, control: int) -> float:
         """What a control of a node costs under the policy."""
         assert node.costs is not None
-        return node.costs[control] + sum(p * self.settle(kid) for p, kid in node.kids[control])
+        return node.costs[control] + (1 + node.blur) * sum(p * self.settle(kid) for p, kid in node.kids[control])
 
     def sequence(self, node: Node) -> tuple[float, tuple[int, ...]]:
-        """What the best of some control sequences costs, and the sequence."""
+        """What the best of some control sequences costs beyond the node's floor, and the sequence."""
         if node.blind is None:
-            node.blind = self.game.blind(node.state.support, node.state.weight, node.left)
+            cost, controls = self.game.blind(node.state.support, node.state.weight, node.left)
+            node.blind = cost - node.floor, controls
         return node.blind
 
 

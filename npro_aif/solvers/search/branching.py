@@ -32,7 +32,7 @@ class Branching:
         self.step = step
         self.size = len(step.cost)
         self.num_controls: int = np.shape(step.cost)[1]
-        _, label = np.unique(step.label, return_inverse=True)
+        self.labels, label = np.unique(step.label, return_inverse=True)  # what each label's number stands for
         self.label: np.ndarray = label.reshape(step.label.shape).astype(np.int64)  # (H, V)
         self.num_labels = int(self.label.max(initial=0)) + 1
         self.num_outcomes = math.prod(table.shape[-1] for table in step.sight)
@@ -116,6 +116,11 @@ class Branching:
             code, value = divmod(code, table.shape[-1])
             values.append(value)
         return code, tuple(reversed(values))
+
+    def sight(self, code: int) -> tuple[int, ...]:
+        """The same with the label itself, which is equal over classes and over hypotheses."""
+        number, values = self.outcomes(code)
+        return int(self.labels[number]), *values
 
 
 def _starts(rising: np.ndarray) -> np.ndarray:

@@ -1,9 +1,9 @@
 """Hypotheses that no agent could tell apart, and need not: they cost the same, look the same and lead to the same.
 
-Every hypothesis gets a 64-bit name, made of what each control costs there, of what is seen where it leads, and of the
-names there; after n rounds equal names mean that n steps bring the same whatever is done. So parameters and states that
-no longer matter fall together: in DoorKey, where the key lay once it is carried. (Names differ by chance alike with a
-probability of about H²/2⁶⁵.)
+Every hypothesis gets a 64-bit name, made of what is seen on arriving there, of what each control costs, and of how
+probable each next name is. After n rounds equal names mean that n steps bring the same whatever is done. So parameters
+and states that no longer matter fall together: in DoorKey, where the key lay once it is carried. (Different hypotheses
+get the same name by chance with a probability of about H²/2⁶².)
 """
 
 from __future__ import annotations
@@ -12,9 +12,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from npro_aif.solvers.search.hypotheses import UNIT, Step, words
+from npro_aif.solvers.search.hypotheses import Step, words
 
 GRAIN = 2.0**-30  # costs are told apart down to this, in nats
+UNIT = 2.0**40  # probabilities are told apart down to one of so many
+PRIMES = (2**31 - 1, 2**31 - 19)  # multiplying modulo a prime loses nothing, whatever the probability
 
 
 def names(steps: Sequence[Step], rounds: int, first: int) -> np.ndarray:
@@ -28,14 +30,10 @@ def names(steps: Sequence[Step], rounds: int, first: int) -> np.ndarray:
     fixed = np.zeros(len(steps[0].cost), np.uint64)
     with np.errstate(over="ignore"):
         for place, step in enumerate(steps):
-            cost = np.where(np.isfinite(step.cost), step.cost, -1e9)
-            grains = np.rint(cost / GRAIN).astype(np.int64).view(np.uint64)
+            grains = (np.rint(step.cost / GRAIN) + 0.0).view(np.uint64)  # + 0: there is one zero
             fixed += (_mixed(grains) * _odd(1, place, num_controls)).sum(1)
         for place, step in enumerate(moves):
-            seen = _seen(step)  # (H, V)
-            control = np.arange(num_controls) if seen.shape[1] > 1 else np.zeros(num_controls, np.intp)
-            ahead = seen[step.to - first, control[:, None]]
-            fixed += (_over_chance(step, ahead) * _odd(2, place, num_controls)).sum(1)
+            fixed += (_seen(step) * _odd(2, place, step.label.shape[1])).sum(1)
         name = _mixed(fixed)
         for _ in range(rounds):
             after = fixed.copy()
@@ -49,15 +47,24 @@ def _seen(step: Step) -> np.ndarray:
     """A name for what is seen on arrival, (H, V), uncertain sites by their probabilities."""
     seen = step.label.copy()
     for place, table in enumerate(step.sight):
-        seen = seen + (np.rint(table * UNIT).astype(np.uint64) * words(4, place, table.shape[-1])).sum(-1)
+        seen = seen + (_mixed(_units(table)) * _odd(4, place, table.shape[-1])).sum(-1)
     return _mixed(seen)
 
 
 def _over_chance(step: Step, ahead: np.ndarray) -> np.ndarray:
-    """Names (H, U, J) of where a control leads as one, (H, U): each counts by its probability."""
+    """Names (H, U, J) of where a control leads as one, (H, U): Σ_j p_j name_j, so that equal ones count together."""
     if step.chance is None:
         return ahead[..., 0]
-    return (np.rint(step.chance * UNIT).astype(np.uint64) * ahead).sum(-1)
+    units = _units(step.chance)
+    low, high = (
+        ((units % prime) * ((ahead >> np.uint64(shift)) % prime) % prime).sum(-1) % prime
+        for prime, shift in zip(np.array(PRIMES, np.uint64), (0, 32), strict=True)
+    )
+    return low | high << np.uint64(32)
+
+
+def _units(probs: np.ndarray) -> np.ndarray:
+    return np.rint(probs * UNIT).astype(np.uint64)
 
 
 def _odd(*seed: int) -> np.ndarray:

@@ -32,10 +32,11 @@ class Game:
     """The steps of a program at one belief and horizon, as far as parameters were asked for.
 
     :param marks: by steps left (the last step first), what tells steps apart; see :mod:`.marks`.
+    :param elapsed: the steps that have passed, for a model that asks for them.
     """
 
-    def __init__(self, program: Program, belief: Belief, horizon: int, marks: Sequence[bytes]):
-        self.program, self.belief, self.horizon = program, belief, horizon
+    def __init__(self, program: Program, belief: Belief, horizon: int, marks: Sequence[bytes], elapsed: Any = 0):
+        self.program, self.belief, self.horizon, self.elapsed = program, belief, horizon, elapsed
         kinds = {mark: kind for kind, mark in enumerate(dict.fromkeys(marks))}
         self.marks = list(marks)
         self.kinds = kinds
@@ -122,11 +123,11 @@ class Game:
         """A world in which some parameters are, with NumPy tables, and their places in it."""
         if self.program.sample is None:
             if self._whole is None:
-                whole = self.program.world(self.belief, self.horizon)
+                whole = self.program.world(self.belief, self.horizon, elapsed=self.elapsed)
                 self.frame = self._whole = jax.tree.map(np.asarray, whole)
             return self._whole, parameters
         padded = np.resize(parameters, ROWS_AT_ONCE).astype(np.int32)  # one size compiles once
-        world = self.program.world(self.belief, self.horizon, jnp.asarray(padded))
+        world = self.program.world(self.belief, self.horizon, jnp.asarray(padded), elapsed=self.elapsed)
         self.frame = jax.tree.map(np.asarray, world)
         return self.frame, np.arange(len(parameters))
 

@@ -16,8 +16,6 @@ from npro_aif.sizes import MOST_JOINT_OUTCOMES
 from npro_aif.tables.kernels import Emission, Transition
 from npro_aif.tables.world import World
 
-UNIT = 2.0**40  # of probabilities that are hashed
-
 
 class Step(NamedTuple):
     """What a control does at a time, for every hypothesis; V is U where observations read the control, otherwise 1."""

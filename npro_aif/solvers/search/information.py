@@ -1,7 +1,10 @@
 """Information states: beliefs over classes of hypotheses, each of them one object however it was come to.
 
 Two ways to one belief differ by rounding. States are found by their support and by one number, a random projection of
-their weights; those whose number is near enough are compared weight by weight, so that no rounding can part them.
+their weights; those whose number is near enough are compared weight by weight, so that no rounding can part them. How
+far a belief is from the state that stands for it, its *blur* ε, is kept: (1 − ε) b̃ ≤ b ≤ (1 + ε) b̃. A policy costs b at
+least Σ_h b(h) V(h), V with everything seen, and what it costs beyond that is a sum over b of what is not negative. So it
+is that of b̃ but for a factor between 1 − ε and 1 + ε, and bounds can be passed on that hold exactly.
 """
 
 from __future__ import annotations
@@ -11,20 +14,26 @@ from typing import NamedTuple
 
 import numpy as np
 
-from npro_aif.solvers.search.branching import Branching
+from npro_aif.solvers.search.branching import Branches, Branching
 from npro_aif.solvers.search.game import Game
 
-SAME = 1e-9  # weights that differ by no more, relative to their size, are the same
+SAME = 1e-9  # weights that differ by no more, relative to their size, differ by rounding in float64 only
 
 
 class Turn(NamedTuple):
-    """What one step from an information state may bring."""
+    """What one step from an information state may bring: B branches."""
 
     controls: list[list[tuple[float, InformationState]]]  # by control: how probable each next state is
-    order: list[InformationState]  # every branch's state, as in the next ones
-    start: np.ndarray  # (B,) where each branch begins
-    support: np.ndarray  # (N,)
-    weight: np.ndarray  # (N,)
+    idle: list[int]  # controls that change nothing
+    blur: float  # how far a branch's belief is from its state at most
+    order: list[InformationState]  # (B,) every branch's state
+    branches: Branches
+
+    def expected(self, value: np.ndarray) -> np.ndarray:
+        """E[value(h')] after each control, (U,)."""
+        branches = self.branches
+        values = np.add.reduceat(branches.weight * value[branches.support], branches.start[:-1])
+        return np.bincount(branches.control, branches.prob * values, len(self.controls))
 
 
 class InformationState:
@@ -40,7 +49,7 @@ class InformationState:
 class Information:
     """All information states of a game.
 
-    :param tolerance: how much the weights of one belief may differ, relative to their size: what rounding leaves.
+    :param tolerance: the largest blur: what rounding leaves of equal weights, relative to their size.
     """
 
     def __init__(self, game: Game, tolerance: float = SAME):
@@ -50,26 +59,26 @@ class Information:
         self._known: dict[bytes, tuple[list[float], list[InformationState]]] = {}
         self._random = np.zeros(0)
 
-    def state(self, support: np.ndarray, weight: np.ndarray) -> InformationState:
-        """The state of a belief over classes (each once, rising)."""
+    def state(self, support: np.ndarray, weight: np.ndarray) -> tuple[InformationState, float]:
+        """The state that stands for a belief over classes (each once, rising), and the blur."""
         places, states = self._known.setdefault(support.tobytes(), ([], []))
         if len(self._random) < len(self.game.names):
             self._random = np.random.default_rng(0).random(len(self.game.names))
         place = float(weight @ self._random[support])
-        margin = self.tolerance * place
-        first = bisect.bisect_left(places, place - margin)
-        for i in range(first, len(places)):
+        margin = 2 * self.tolerance * place
+        for i in range(bisect.bisect_left(places, place - margin), len(places)):
             if places[i] > place + margin:
                 break
-            if (np.abs(states[i].weight - weight) <= self.tolerance * weight).all():
-                return states[i]
+            blur = float(np.abs(weight / states[i].weight - 1).max())
+            if blur <= self.tolerance:
+                return states[i], blur
         state = InformationState(support, weight, self.count)
         self.count += 1
         self.size += len(support)
         at = bisect.bisect_left(places, place)
         places.insert(at, place)
         states.insert(at, state)
-        return state
+        return state, 0.0
 
     def turn(self, state: InformationState, left: int) -> Turn:
         """What the step may bring that is made when so many are left."""
@@ -81,13 +90,27 @@ class Information:
     def _turn(self, state: InformationState, layer: Branching) -> Turn:
         branches = layer.branches(state.support, state.weight)
         controls: list[dict[int, list]] = [{} for _ in range(layer.num_controls)]
+        blurs = [0.0] * layer.num_controls
         order = []
         ends = branches.start.tolist()
         for i, (control, prob) in enumerate(zip(branches.control.tolist(), branches.prob.tolist(), strict=True)):
             part = slice(ends[i], ends[i + 1])
-            after = self.state(branches.support[part], branches.weight[part])
+            after, blur = self.state(branches.support[part], branches.weight[part])
             order.append(after)
+            blurs[control] = max(blurs[control], blur)
             entry = controls[control].setdefault(after.number, [0.0, after])
             entry[0] += prob
         merged = [[(prob, after) for prob, after in entries.values()] for entries in controls]
-        return Turn(merged, order, branches.start[:-1], branches.support, branches.weight)
+        idle = [
+            u
+            for u, (entries, blur) in enumerate(zip(merged, blurs, strict=True))
+            if len(entries) == 1 and entries[0][1] is state and blur <= SAME
+        ]
+        return Turn(merged, idle, max(blurs), order, branches)
+
+    def after(self, state: InformationState, left: int, control: int) -> dict[tuple[int, ...], InformationState]:
+        """The next states after a control, by the label and the outcomes of uncertain sites that are seen."""
+        turn, layer = self.turn(state, left), self.game.layer(left)
+        codes = layer.branches(state.support, state.weight, control).outcome  # labels may be numbered anew since
+        states = [turn.order[i] for i in np.flatnonzero(turn.branches.control == control)]
+        return {layer.sight(code): after for code, after in zip(codes.tolist(), states, strict=True)}

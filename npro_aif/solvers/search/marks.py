@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -27,9 +28,9 @@ class Marks:
         self.program = program
         self._tables: Callable[..., list[Array]] = jax.jit(self._varying)
 
-    def __call__(self, belief: Belief, horizon: int) -> list[bytes]:
+    def __call__(self, belief: Belief, horizon: int, elapsed: Any = 0) -> list[bytes]:
         """A mark for each step, the last one first: equal marks, equal steps."""
-        tables = self._tables(self.program.fixed, belief, jnp.asarray(horizon), self.program.sample)
+        tables = self._tables(self.program.at(elapsed), belief, jnp.asarray(horizon), self.program.sample)
         numbers = [np.asarray(table) for table in tables]
         return [self._mark(numbers, horizon - left) for left in range(1, horizon + 1)]
 

@@ -15,8 +15,6 @@ from npro_aif.solvers.search.branching import Branching, merge
 from npro_aif.solvers.search.contingency import END, Contingency
 from npro_aif.tables.world import World
 
-NEAR = 1e-3  # how far a belief (in float32, perhaps) may be from the state that it stands for
-
 Position = Node | tuple[int, ...]  # a node of the search, or what is left of a control sequence
 
 
@@ -31,6 +29,11 @@ class Replay(NamedTuple):
     observation: dict[str, np.ndarray]  # by site, (T, Y)
     preference: float  # E[log p̂]
     effort: float  # E[−log p(u|x)]
+
+    @property
+    def cost(self) -> float:
+        """What the policy costs, F_planning."""
+        return self.effort - self.preference
 
 
 class Replayer:
@@ -165,6 +168,7 @@ class Replayer:
             self.after[place] = self._place(rest)
             self._put(ahead, self.after[place], rest, 0, arrived, moved)
             return
+        kids = {} if left == 1 or rest is not None else self._kids(position, control)  # type: ignore[arg-type]
         branches = layer.branches(support, mass, control)
         ends = branches.start.tolist()
         for i, prob in enumerate(branches.prob.tolist()):
@@ -178,7 +182,7 @@ class Replayer:
                 then, after = self._place(rest), rest
                 self.after[place] = then
             else:
-                after = self._kid(position, control, own, weight)  # type: ignore[arg-type]
+                after = kids[layer.sight(int(branches.outcome[i]))]
                 then = self._place(after)
                 if self.after[place] == END:
                     self.after[place] = {}
@@ -188,18 +192,11 @@ class Replayer:
                 same = contents == content
                 self._put(ahead, then, after, int(content), own[same], prob * weight[same])
 
-    def _kid(self, node: Node, control: int, support: np.ndarray, weight: np.ndarray) -> Node:
-        """The node that a branch leads to."""
-        classes, weights = self.game.classes(support, weight)
-        alike = [
-            (float(np.abs(kid.state.weight - weights).max()), i)
-            for i, (_, kid) in enumerate(node.kids[control])
-            if len(kid.state.support) == len(classes) and (kid.state.support == classes).all()
-        ]
-        distance, nearest = min(alike, default=(1.0, -1))
-        if distance > NEAR:
-            raise RuntimeError(f"a branch of the plan is {distance:.1e} from every node of the search")
-        return node.kids[control][nearest][1]
+    def _kids(self, node: Node, control: int) -> dict[tuple[int, ...], Node]:
+        """The nodes that a control leads to, by what is seen."""
+        nodes = {kid.state.number: kid for _, kid in node.kids[control]}
+        after = self.search.information.after(node.state, node.left, control)
+        return {seen: nodes[state.number] for seen, state in after.items()}
 
     def _seen(self, layer: Branching, code: int, hypothesis: int, control: int) -> tuple[int, ...]:
         """What every site shows in a branch, in which the certain ones show the same for all hypotheses."""

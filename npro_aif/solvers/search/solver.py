@@ -45,6 +45,12 @@ class SearchInfo(NamedTuple):
     control_upper: Any  # (U,) and what it costs as far as was found
     interrupted: Any  # () whether Ctrl-C ended it
 
+    def closed(self, cost: float | None = None) -> SearchInfo:
+        """The same with what the plan is known to cost (its upper bound by default), and whether that is proven best."""
+        upper = np.float64(self.upper if cost is None else cost)
+        lower = np.float64(min(self.lower, upper))  # they may differ by rounding alone
+        return self._replace(lower=lower, upper=upper, optimal=np.bool_(upper - lower <= PROVEN * (1 + abs(upper))))
+
     def explain(self) -> str:
         """The same in words.
 
@@ -138,6 +144,8 @@ class Found(NamedTuple):
     starts: list[tuple[float, int]]  # the first controls with their probabilities; or what is done blindly
     support: np.ndarray  # (K,) hypotheses
     weight: np.ndarray  # (K,)
+    classes: np.ndarray  # (C,) the weights of their classes, of which the root's state may be blurred
+    blur: float
     info: SearchInfo
 
     def first_control(self) -> np.ndarray:
@@ -150,24 +158,22 @@ class Found(NamedTuple):
     def bracket(self) -> tuple[np.ndarray, np.ndarray]:
         """Bounds on what each first control costs, (U,) and (U,)."""
         search, root = self.search, self.root
-        game, state, left = search.game, root.state, root.left
-        layer = game.layer(left)
-        costs = layer.costs(state.support, state.weight)
-        num_controls = len(costs)
+        state, left, layer = root.state, root.left, search.game.layer(root.left)
+        informed = layer.step.cost[state.support] + layer.expected(search.game.value(left - 1), state.support)
+        costs = self.classes @ informed  # (U,) if everything is seen after the control
         if left == 1:
             return costs, costs
         turn = search.information.turn(state, left)
-        lows, uppers = np.empty(num_controls), np.empty(num_controls)
-        for u in range(num_controls):
-            kids = [(p, search.node(after, left - 1, root.depth - 1)) for p, after in turn.controls[u]]
-            lows[u] = costs[u] + sum(p * kid.low for p, kid in kids)
-            uppers[u] = costs[u] + sum(p * search.settle(kid) for p, kid in kids)
-        return np.minimum(lows, uppers), uppers
+        kids = [[(p, search.node(after, left - 1, root.depth - 1)) for p, after in branch] for branch in turn.controls]
+        lows = np.array([sum(p * kid.low for p, kid in branch) for branch in kids])
+        uppers = np.array([sum(p * search.settle(kid) for p, kid in branch) for branch in kids])
+        blurs = (1 - self.blur) * (1 - turn.blur), (1 + self.blur) * (1 + turn.blur)
+        return costs + np.minimum(blurs[0] * lows, uppers), costs + blurs[1] * uppers
 
-    def certified(self) -> SearchInfo:
-        """The info with the bounds of every first control, which take longer than those of the best."""
+    def certified(self, cost: float) -> SearchInfo:
+        """The info of a plan that costs so much, with the bounds of every first control, which take longer."""
         lower, upper = self.bracket()
-        return self.info._replace(control_lower=lower, control_upper=upper)
+        return self.info.closed(cost)._replace(control_lower=lower, control_upper=upper)
 
     def replay(self) -> Replay:
         """Everything that a plan tells."""
@@ -185,14 +191,18 @@ class Searches:
         self.certificates: list[Certificate] = []
         self._search: AndOrSearch | None = None
 
-    def __call__(self, belief: Belief, horizon: int) -> Found:
-        """Search from a belief."""
+    def __call__(self, belief: Belief, horizon: int, elapsed: Any = 0) -> Found:
+        """Search from a belief.
+
+        :param elapsed: the steps that have passed, for a model that asks for them.
+        """
         solver, began = self.solver, time.perf_counter()
         with jax.core.eval_context():
-            marks = self.marks(belief, horizon)
-        search = self._of(belief, horizon, marks)
+            marks = self.marks(belief, horizon, elapsed)
+        search = self._of(belief, horizon, elapsed, marks)
         support, weight = search.game.hypotheses(belief)
-        state = search.information.state(*search.game.classes(support, weight))
+        classes, weights = search.game.classes(support, weight)
+        state, blur = search.information.state(classes, weights)
         depth = horizon if solver.max_depth is None else min(horizon, solver.max_depth)
         root = search.node(state, horizon, depth)
         limit = sys.getrecursionlimit()
@@ -205,20 +215,26 @@ class Searches:
                 tolerance=solver.tol,
                 ties=depth < horizon,
             )
-            found = self._found(search, root, support, weight, ended)
+            starts, info = self._ending(search, root, ended)
         finally:
             sys.setrecursionlimit(limit)
-        info, seconds = found.info, time.perf_counter() - began
+        floor = float(weights @ search.game.value(horizon)[classes])
+        info = info._replace(
+            lower=np.float64(floor + (1 - blur) * info.lower), upper=np.float64(floor + (1 + blur) * info.upper)
+        ).closed()
+        seconds = time.perf_counter() - began
         self.certificates.append(
             Certificate(horizon, float(info.lower), float(info.upper), bool(info.optimal), int(info.nodes), seconds)
         )
-        return found
+        return Found(search, root, starts, support, weight, weights, blur, info)
 
-    def _of(self, belief: Belief, horizon: int, marks: list[bytes]) -> AndOrSearch:
+    def _of(self, belief: Belief, horizon: int, elapsed: Any, marks: list[bytes]) -> AndOrSearch:
         """The search that these steps belong to: the last one, or a new one."""
         search = self._search
         if search is None or not search.game.fits(marks):
-            search = self._search = AndOrSearch(Game(self.program, belief, horizon, marks), self._tolerance(belief))
+            search = self._search = AndOrSearch(
+                Game(self.program, belief, horizon, marks, elapsed), self._tolerance(belief)
+            )
         elif search.information.size > MOST_REMEMBERED:
             search = self._search = AndOrSearch(search.game, search.information.tolerance)
         search.game.extend(marks)
@@ -229,7 +245,9 @@ class Searches:
         """What rounding leaves of equal weights after some belief updates in the belief's own precision."""
         return max(SAME, UPDATES * float(np.finfo(np.asarray(belief.state).dtype).eps))
 
-    def _found(self, search: AndOrSearch, root: Node, support: np.ndarray, weight: np.ndarray, ended: str) -> Found:
+    @staticmethod
+    def _ending(search: AndOrSearch, root: Node, ended: str) -> tuple[list[tuple[float, int]], SearchInfo]:
+        """The first controls, and how it ended, with bounds beyond the root's floor."""
         ahead = root.depth < root.left  # look-ahead: the bounds from below decide
         upper = search.upper(root, by_low=ahead)
         starts = [(1.0, root.control)]
@@ -239,18 +257,16 @@ class Searches:
             upper = float(np.mean([search.cost(root, u) for u in best]))
         elif not root.solved and search.sequence(root)[0] < upper:
             starts, upper = [(1.0, BLINDLY)], search.sequence(root)[0]
-        lower = min(root.low, upper)
-        info = SearchInfo(
+        return starts, SearchInfo(
             iterations=np.int32(0),
             converged=np.bool_(ended != "stopped"),
             cycle=np.int32(0),
-            lower=np.float64(lower),
+            lower=np.float64(root.low),
             upper=np.float64(upper),
-            optimal=np.bool_(upper - lower <= PROVEN * (1 + abs(upper))),
+            optimal=np.bool_(False),
             nodes=np.int64(search.expanded),
             depth=np.int32(search.deepest),
             control_lower=None,
             control_upper=None,
             interrupted=np.bool_(search.interrupted),
         )
-        return Found(search, root, starts, support, weight, info)
