@@ -31,7 +31,7 @@ def summarize(plan: Any) -> str:
     terms = {term.replace("_", " "): float(value) for term, value in plan.terms.items()}
     shown = ", ".join(f"{term} {value:.4f}" for term, value in terms.items() if abs(value) > ROUNDING)
     lines.append(f"  F = {float(plan.free_energy[-1]):.4f}{' = ' if shown else ''}{shown}")
-    return "\n".join([*lines, f"  {_ending(plan.info)}"])
+    return "\n".join([*lines, f"  {plan.info.explain()}"])
 
 
 def _mixture(probs: np.ndarray, sites: tuple[Site, ...]) -> str:
@@ -43,12 +43,3 @@ def _mixture(probs: np.ndarray, sites: tuple[Site, ...]) -> str:
 def _label(flat: int, sites: tuple[Site, ...]) -> str:
     values = split(flat, sites)
     return ", ".join(f"{site.name}={site.label(int(values[site.name]))}" for site in sites)
-
-
-def _ending(info: Any) -> str:
-    count = int(info.iterations)
-    if bool(info.converged):
-        return f"settled after {count} iterations"
-    if int(info.cycle):
-        return f"not settled: a cycle of {int(info.cycle)} was met in {count} iterations"
-    return f"not settled after {count} iterations"

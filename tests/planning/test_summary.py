@@ -30,14 +30,15 @@ def test_a_plan_says_what_to_do_what_it_costs_and_whether_it_settled(plan: aif.P
     terms = [float(term.split()[-1]) for term in parts[1].split(", ")]
     np.testing.assert_allclose(float(parts[0]), plan.free_energy[-1], atol=1e-4)
     np.testing.assert_allclose(sum(terms), plan.free_energy[-1], atol=1e-3)
-    assert lines[6].startswith("  settled after ")
+    assert lines[6].startswith("  Settled after ")
     assert len(lines) == 7
 
 
 def test_how_it_ended(plan: aif.Plan) -> None:
     wild = plan._replace(info=plan.info._replace(converged=jnp.asarray(False), cycle=jnp.asarray(2)))
-    assert "not settled: a cycle of 2" in repr(wild)
-    assert "not settled after" in repr(wild._replace(info=wild.info._replace(cycle=jnp.asarray(0))))
+    assert "Not settled after" in repr(wild)
+    assert "came back to the same posteriors every 2" in repr(wild)
+    assert "make more of them" in repr(wild._replace(info=wild.info._replace(cycle=jnp.asarray(0))))
     batch = jax.tree.map(lambda a: jnp.stack([a, a]), plan)
     assert repr(batch) == "Plans(tmaze, a batch of 2, 2 of them settled)"
 

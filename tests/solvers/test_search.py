@@ -25,6 +25,7 @@ import pytest
 
 import npro_aif as aif
 from npro_aif.models import reactivity_maze, tiger, tmaze
+from npro_aif.solvers.search.solver import Searches
 from tests.support import assert_close
 
 pytestmark = pytest.mark.usefixtures("quick_compile", "x64")
@@ -100,9 +101,23 @@ def rows(rng: np.random.Generator, *shape: int, sharp: float = 0.4) -> np.ndarra
 
 
 @functools.cache
-def family(certain: bool, *, timeless: bool = False) -> Family:
+def family(certain: bool, *, timeless: bool = False, halves: bool = False) -> Family:
+    """Random worlds.
+
+    :param halves: one in which much is equal: what is not certain has two outcomes as probable as each other, and
+        something is gained or not.
+    """
     rng = np.random.default_rng(7 + certain)
     num = WORLDS * THETAS
+    if halves:
+        shape = num, STATES, CONTROLS, STATES
+        move = np.eye(STATES)[rng.integers(STATES, size=(2, *shape[:3]))].mean(0)
+        gain = np.broadcast_to(rng.integers(2, size=(STATES, CONTROLS, 1)), (HORIZON, *shape))
+        sight = np.eye(2)[rng.integers(2, size=(num, STATES))]
+        blank = np.full((num, STATES, CONTROLS, 2), 0.5)
+        return Family(
+            np.full((STATES, CONTROLS), 1 / CONTROLS), move, blank, sight, gain, np.zeros((HORIZON, 2)), False
+        )
     sharp = 1.0 if certain else 0.4
     preference = 2 * rng.normal(size=(HORIZON, num, STATES, CONTROLS, STATES))
     liked = rng.normal(size=(HORIZON, 2))
@@ -179,6 +194,39 @@ def test_fifty_random_worlds(certain: bool) -> None:
             assert (early.info.control_lower <= early.info.control_upper + 1e-9).all()
             gaps += not early.info.optimal
     assert gaps > WORLDS // 2  # the limits did stop it
+
+
+def test_worlds_in_which_much_is_equal() -> None:
+    """Many hypotheses fall together, and those only that may: not where good and bad look swapped, for one."""
+    worlds = family(certain=False, halves=True)
+    for world in range(WORLDS):
+        belief = worlds.belief(world)
+        plan = planner(worlds)(KEY, belief)
+        expected = optimum(worlds, belief, HORIZON)
+        assert_close(plan.info.lower, expected, 1e-9, world)
+        assert_close(replayed(worlds, plan), expected, 1e-9, world)
+
+
+@pytest.mark.parametrize("blur", [1e-2, 0.3])
+def test_bounds_hold_however_beliefs_are_merged(blur: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beliefs that are far from equal stand for each other, and the certificate says what that may cost."""
+    monkeypatch.setattr(Searches, "_tolerance", staticmethod(lambda belief: blur))
+    worlds = family(certain=False)
+    recall = aif.guides.RecallGuide(worlds.model)
+    plans = aif.Planner(worlds.model, recall, aif.Planning(), aif.SearchSolver(), max_horizon=HORIZON)
+    gaps = []
+    for world in range(WORLDS):
+        belief = worlds.belief(world)
+        near = belief._replace(parameter=belief.parameter * (1 + 0.3 * blur * (jnp.arange(WORLDS * THETAS) % 2)))
+        for each in (belief, near._replace(parameter=near.parameter / near.parameter.sum())):
+            plan, expected = plans(KEY, each), optimum(worlds, each, HORIZON)
+            assert plan.info.lower <= expected + 1e-9
+            assert expected <= plan.info.upper + 1e-9
+            assert_close(replayed(worlds, plan), plan.info.upper, 1e-9)
+            assert plan.info.upper <= plans.certificates[-1].upper + 1e-9
+            assert plan.info.optimal == (plan.info.upper - plan.info.lower < 1e-7 * (1 + abs(plan.info.upper)))
+            gaps.append(plan.info.upper - plan.info.lower)
+    assert max(gaps) > 1e-4  # beliefs were merged
 
 
 def test_a_tolerance_and_a_time() -> None:
@@ -268,6 +316,73 @@ def test_steps_that_differ_are_not_taken_for_the_same() -> None:
     plans(KEY, belief)
     for horizon in (1, 2, 3):
         assert_close(plans(KEY, belief, horizon).info.upper, optimum(worlds, belief, horizon), 1e-6)
+
+
+# --- Steps that have passed, and memories ---
+
+
+def rush(belief: aif.Belief, horizon: int = 4, elapsed: Any = 0) -> None:
+    """Listen, or say what it is; each of them costs more from step to step of the whole episode."""
+    theta = aif.parameter("theta", dist.Categorical(belief.parameter))
+    x = aif.state("x", dist.Categorical(belief.state[theta]), hidden=False)
+
+    def step(x: Any, t: Any) -> Any:
+        u = aif.control("u", dist.Categorical(jnp.full(3, 1 / 3)))
+        new = aif.state("x", aif.DeterministicCategorical(x | (u < 2), 2), hidden=False)
+        heard = jnp.where(u == 2, jnp.where(theta == 1, 0.8, 0.3), 0.5)
+        aif.observation("y", dist.Categorical(jnp.stack([1 - heard, heard], -1)))
+        late = 0.1 * (t + elapsed)
+        aif.preference("gain", jnp.where(u == 2, -late, jnp.where(u == theta, 3.0 - late, -3.0 - late)) * (1 - x))
+        return new
+
+    aif.rollout(step, x, horizon)
+
+
+def rushed(probs: float, left: int, time: int) -> float:
+    if left == 0:
+        return 0.0
+    says = [6 * p - 3 - 0.1 * time for p in (1 - probs, probs)]
+    heard = [np.array([(1 - probs) * a, probs * b]) for a, b in ((0.7, 0.2), (0.3, 0.8))]
+    listens = 0.1 * time + sum(part.sum() * rushed(part[1] / part.sum(), left - 1, time + 1) for part in heard)
+    return min(-max(says), listens)
+
+
+def test_steps_that_have_passed() -> None:
+    belief = aif.Belief(jnp.array([0.4, 0.6]), jnp.array([[1.0, 0.0]] * 2))
+    plans = aif.Planner(rush, aif.guides.RecallGuide(rush), aif.Planning(), aif.SearchSolver(), max_horizon=4)
+    for elapsed in (0, 3):
+        plan = plans(KEY, belief, elapsed=elapsed)
+        assert_close(plan.info.upper, rushed(0.6, 4, 1 + elapsed) + 4 * np.log(3), 1e-6)
+        assert_close(plan.info.lower, plan.info.upper, 1e-6)
+    agent = aif.Agent(plans, belief, max_steps=4)
+    assert agent.act(None) == 2
+    agent.act({"y": 1})
+    assert int(agent.plans[-1].elapsed) == 1
+    assert agent.plans[-1].info.nodes == 0  # the steps that are left are the same
+    assert_close(agent.plans[-1].info.upper, rushed(0.8, 3, 2) + 3 * np.log(3), 1e-6)
+
+
+def test_a_memory_of_what_the_search_does_not_see() -> None:
+    """It holds the state, which is not observed: the plan does not use it, and knows how it will be."""
+
+    def model(belief: aif.Belief, horizon: int = 3) -> None:
+        x = aif.state("x", dist.Categorical(belief.state[0]), hidden=False)
+        aif.memory("last", x, 2)
+
+        def step(x: Any, t: Any) -> Any:
+            u = aif.control("u", dist.Categorical(jnp.full(2, 0.5)))
+            new = aif.state("x", dist.Categorical(jnp.array([[[0.7, 0.3], [0.5, 0.5]], [[0.2, 0.8], [0.5, 0.5]]])[x, u]))
+            y = aif.observation("y", dist.Categorical(jnp.array([[0.9, 0.1], [0.2, 0.8]])[new]))
+            aif.memory("last", new, 2)
+            aif.preference("liked", jnp.array([0.0, 1.0])[y])
+            aif.preference("price", jnp.where(u == 1, -0.1, 0.0))
+            return new
+
+        aif.rollout(step, x, horizon)
+
+    plan = solved(model, aif.Belief(jnp.ones(1), jnp.array([[0.6, 0.4]])), 3)
+    assert plan.info.optimal
+    np.testing.assert_allclose(plan.memory, plan.state, atol=1e-9)
 
 
 # --- Interruptions ---
