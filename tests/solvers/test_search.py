@@ -25,6 +25,8 @@ import pytest
 
 import npro_aif as aif
 from npro_aif.models import reactivity_maze, tiger, tmaze
+from npro_aif.solvers.search.classes import names
+from npro_aif.solvers.search.hypotheses import Step
 from npro_aif.solvers.search.solver import Searches
 from tests.support import assert_close
 
@@ -101,23 +103,9 @@ def rows(rng: np.random.Generator, *shape: int, sharp: float = 0.4) -> np.ndarra
 
 
 @functools.cache
-def family(certain: bool, *, timeless: bool = False, halves: bool = False) -> Family:
-    """Random worlds.
-
-    :param halves: one in which much is equal: what is not certain has two outcomes as probable as each other, and
-        something is gained or not.
-    """
+def family(certain: bool, *, timeless: bool = False) -> Family:
     rng = np.random.default_rng(7 + certain)
     num = WORLDS * THETAS
-    if halves:
-        shape = num, STATES, CONTROLS, STATES
-        move = np.eye(STATES)[rng.integers(STATES, size=(2, *shape[:3]))].mean(0)
-        gain = np.broadcast_to(rng.integers(2, size=(STATES, CONTROLS, 1)), (HORIZON, *shape))
-        sight = np.eye(2)[rng.integers(2, size=(num, STATES))]
-        blank = np.full((num, STATES, CONTROLS, 2), 0.5)
-        return Family(
-            np.full((STATES, CONTROLS), 1 / CONTROLS), move, blank, sight, gain, np.zeros((HORIZON, 2)), False
-        )
     sharp = 1.0 if certain else 0.4
     preference = 2 * rng.normal(size=(HORIZON, num, STATES, CONTROLS, STATES))
     liked = rng.normal(size=(HORIZON, 2))
@@ -196,15 +184,43 @@ def test_fifty_random_worlds(certain: bool) -> None:
     assert gaps > WORLDS // 2  # the limits did stop it
 
 
-def test_worlds_in_which_much_is_equal() -> None:
-    """Many hypotheses fall together, and those only that may: not where good and bad look swapped, for one."""
-    worlds = family(certain=False, halves=True)
-    for world in range(WORLDS):
-        belief = worlds.belief(world)
-        plan = planner(worlds)(KEY, belief)
-        expected = optimum(worlds, belief, HORIZON)
-        assert_close(plan.info.lower, expected, 1e-9, world)
-        assert_close(replayed(worlds, plan), expected, 1e-9, world)
+def swapped(belief: aif.Belief, horizon: int = 2) -> None:
+    """From 0 to a good and a bad place, which look red and blue, or with the other θ blue and red; then take or not."""
+    move = np.zeros((2, 6, 6))
+    move[0, 0, [1, 2]] = move[1, 0, [3, 4]] = 0.5
+    move[:, 1:, 5] = 1.0
+    gain = np.array([0.0, 1.0, -1.0, -1.0, 1.0, 0.0])
+    theta = aif.parameter("theta", dist.Categorical(belief.parameter))
+    x = aif.state("x", dist.Categorical(belief.state[theta]), hidden=True)
+
+    def step(x: Any, t: Any) -> Any:
+        u = aif.control("u", dist.Categorical(jnp.full(2, 0.5)))
+        new = aif.state("x", dist.Categorical(jnp.asarray(move)[theta, x]), hidden=True)
+        aif.observation("y", aif.DeterministicCategorical(jnp.array([2, 0, 1, 0, 1, 2])[new], 3))
+        aif.preference("gain", jnp.asarray(gain)[x] * u)
+        return new
+
+    aif.rollout(step, x, horizon)
+
+
+def test_what_looks_and_leads_alike_apart_is_not_alike() -> None:
+    """Each θ leads to good and bad as often and to red and blue as often: only both together tell them apart."""
+    start = jnp.eye(6)[jnp.zeros(2, int)]
+    for probs in (0.5, 0.8, 1.0):
+        plan = solved(swapped, aif.Belief(jnp.array([1 - probs, probs]), start), 2)
+        assert_close(plan.info.upper, 2 * np.log(2) - 0.5 * (2 * probs - 1), 1e-9)
+        assert plan.info.optimal
+
+
+def test_names_tell_many_hypotheses_apart() -> None:
+    """Half of them differ by where they lead only, most of them certainly in a world of chance."""
+    count = 20_000
+    to = np.stack([np.r_[count : 2 * count, :count], np.zeros(2 * count, int)], -1)[:, None]
+    chance = np.tile([1.0, 0.0], (2 * count, 1, 1))
+    label = np.r_[np.zeros(count, int), :count].astype(np.uint64)[:, None]
+    cost = np.zeros((2 * count, 1))
+    step = Step(to, chance, label, label[..., None], (), cost, cost)
+    assert len(np.unique(names([step], 2, 0)[:count])) == count
 
 
 @pytest.mark.parametrize("blur", [1e-2, 0.3])
@@ -371,7 +387,9 @@ def test_a_memory_of_what_the_search_does_not_see() -> None:
 
         def step(x: Any, t: Any) -> Any:
             u = aif.control("u", dist.Categorical(jnp.full(2, 0.5)))
-            new = aif.state("x", dist.Categorical(jnp.array([[[0.7, 0.3], [0.5, 0.5]], [[0.2, 0.8], [0.5, 0.5]]])[x, u]))
+            new = aif.state(
+                "x", dist.Categorical(jnp.array([[[0.7, 0.3], [0.5, 0.5]], [[0.2, 0.8], [0.5, 0.5]]])[x, u])
+            )
             y = aif.observation("y", dist.Categorical(jnp.array([[0.9, 0.1], [0.2, 0.8]])[new]))
             aif.memory("last", new, 2)
             aif.preference("liked", jnp.array([0.0, 1.0])[y])

@@ -41,7 +41,9 @@ def clinic(belief: aif.Belief, horizon: int = 4) -> None:
     def step(treated: Any, t: Any) -> Any:
         u = aif.control("u", dist.Categorical(logits=jnp.zeros(3)), labels=("wait", "test", "treat"))
         treated = aif.state("treated", aif.DeterministicCategorical(treated | (u == TREAT), 2))
-        aif.observation("result", dist.Categorical(jnp.asarray(RESULT)[ill, u]), labels=("none", "negative", "positive"))
+        aif.observation(
+            "result", dist.Categorical(jnp.asarray(RESULT)[ill, u]), labels=("none", "negative", "positive")
+        )
         aif.preference("price", -jnp.asarray(PRICE)[u])
         aif.preference("burden", -BURDEN * ill * (1 - treated))
         return treated
