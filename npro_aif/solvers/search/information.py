@@ -2,9 +2,9 @@
 
 Two ways to one belief differ by rounding. States are found by their support and by one number, a random projection of
 their weights; those whose number is near enough are compared weight by weight, so that no rounding can part them. How
-far a belief is from the state that stands for it, its *blur* ε, is kept: (1 − ε) b̃ ≤ b ≤ (1 + ε) b̃. A policy costs b at
-least Σ_h b(h) V(h), V with everything seen, and what it costs beyond that is a sum over b of what is not negative. So it
-is that of b̃ but for a factor between 1 − ε and 1 + ε, and bounds can be passed on that hold exactly.
+far a belief b is from the state b̃ that stands for it, its *blur* ε, is kept: (1 − ε) b̃ ≤ b ≤ (1 + ε) b̃. What a policy
+costs beyond Σ_h b(h) V(h), V with everything seen, is a sum over b of what is not negative. So it is that of b̃ but for
+a factor between 1 − ε and 1 + ε, and bounds can be passed on that hold exactly.
 """
 
 from __future__ import annotations

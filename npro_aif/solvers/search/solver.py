@@ -46,7 +46,7 @@ class SearchInfo(NamedTuple):
     interrupted: Any  # () whether Ctrl-C ended it
 
     def closed(self, cost: float | None = None) -> SearchInfo:
-        """The same with what the plan is known to cost (its upper bound by default), and whether that is proven best."""
+        """The same with what the plan is known to cost (its upper bound by default), and whether it is the best."""
         upper = np.float64(self.upper if cost is None else cost)
         lower = np.float64(min(self.lower, upper))  # they may differ by rounding alone
         return self._replace(lower=lower, upper=upper, optimal=np.bool_(upper - lower <= PROVEN * (1 + abs(upper))))
