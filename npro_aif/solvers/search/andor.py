@@ -3,8 +3,8 @@
 Costs of nodes are counted beyond the perfect-information cost, their ``floor``. A node's ``low`` starts at zero and
 only rises. The control with the least lower bound is followed to a next state that is not solved until its own bound
 has risen so much that another control is better (or the control is solved); so nothing is walked again from the root.
-At every moment all bounds hold, which makes the search anytime: what it has not solved is completed by control sequences
-done blindly, which bound the cost from above.
+At every moment all bounds hold, which makes the search anytime: what it has not solved is completed by control
+sequences done blindly, which bound the cost from above.
 """
 
 from __future__ import annotations
