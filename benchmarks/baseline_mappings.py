@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.table import Table
 
 import npro_aif as aif
-from npro_aif.acting.episodes import run_episodes
+from npro_aif.acting.run import run_episodes
 from npro_aif.baselines import ReferenceAgent
 from npro_aif.envs import ReactivityMaze
 from npro_aif.experiments.tasks import make_task

@@ -16,7 +16,7 @@ import jax
 import numpy as np
 
 import npro_aif as aif
-from npro_aif.acting.episodes import run_episodes
+from npro_aif.acting.run import run_episodes
 from npro_aif.experiments.agents import vfe_agent
 from npro_aif.experiments.summary import wilson
 from npro_aif.experiments.tasks import Settings, make_task

@@ -6,9 +6,10 @@ solver, and get a :class:`Plan`: an exact posterior over controls, states, obser
 
 from npro_aif import guides
 from npro_aif.acting.agent import Agent
-from npro_aif.acting.episodes import Episode, Outcomes, run_episodes
+from npro_aif.acting.episodes import Episode, Outcomes
 from npro_aif.acting.evaluate import evaluate
 from npro_aif.acting.filter import Filter, update_belief
+from npro_aif.acting.run import run_episodes
 from npro_aif.belief import Belief
 from npro_aif.errors import GuideError, ImpossibleObservation, ModelError, PomdpError
 from npro_aif.inference.augmented import augmented

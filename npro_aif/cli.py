@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -23,8 +24,25 @@ app = typer.Typer(
 
 
 @app.callback()
-def main() -> None:
+def main(
+    cache: Annotated[
+        bool, typer.Option(help="Keep what is compiled, in the user's cache folder, for the next time.")
+    ] = True,
+) -> None:
     """Planning under uncertainty as variational inference."""
+    if cache:
+        keep_compiled()
+
+
+def keep_compiled() -> None:
+    """Let JAX keep what it compiles in the user's cache folder; a folder that JAX was told of already stays.
+
+    By the environment, so that workers do the same; JAX reads it when it is imported, which is later.
+    """
+    caches = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(caches / "npro-aif" / "jax"))
+    os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
+    os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
 
 
 # Spelled out here so that a wrong name is refused (with the right ones) before JAX is imported.
@@ -81,6 +99,10 @@ class Part(enum.StrEnum):
     all = "all"
 
 
+WorkersOption = Annotated[int | None, typer.Option(min=1, help="Play with so many processes of this machine.")]
+DaskOption = Annotated[str | None, typer.Option(help="Play on a Dask cluster: tcp://host:port, or a scheduler file.")]
+
+
 @app.command()
 def run(
     task: Annotated[
@@ -127,12 +149,16 @@ def run(
         int | None, typer.Option(min=1, help="When an episode ends; the task's own by default.")
     ] = None,
     json: Annotated[Path | None, typer.Option(help="Write the summary here.")] = None,
+    table: Annotated[Path | None, typer.Option(help="Write a line for each episode here, as CSV.")] = None,
     resume: Annotated[Path | None, typer.Option(help="Keep decisions in this folder, and go on from them.")] = None,
+    workers: WorkersOption = None,
+    dask: DaskOption = None,
 ) -> None:
     """Run an agent in a task and summarise what came of it."""
     from npro_aif.experiments.run import INTERRUPTED
     from npro_aif.experiments.run import run as run_task
     from npro_aif.experiments.tasks import Settings, SettingsError
+    from npro_aif.experiments.workers import workplace
 
     settings = Settings(
         method=method.value,
@@ -152,18 +178,21 @@ def run(
         c_low_knob=c_low_knob,
     )
     try:
-        summary = run_task(
-            task,
-            settings,
-            episodes,
-            size=size,
-            preference=preference and preference.value,
-            memory=memory,
-            cue_accuracy=cue_accuracy,
-            max_steps=max_steps,
-            json_file=json,
-            folder=resume,
-        )
+        with workplace(workers, dask) as executor:
+            summary = run_task(
+                task,
+                settings,
+                episodes,
+                size=size,
+                preference=preference and preference.value,
+                memory=memory,
+                cue_accuracy=cue_accuracy,
+                max_steps=max_steps,
+                json_file=json,
+                table_file=table,
+                folder=resume,
+                executor=executor,
+            )
     except SettingsError as error:
         raise typer.BadParameter(str(error)) from error
     if summary["interrupted"]:
@@ -181,14 +210,21 @@ def reproduce(
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="A short version of everything.")] = False,
     long: Annotated[bool, typer.Option("--long", help="Also what takes hours; it says so first.")] = False,
+    workers: WorkersOption = None,
+    dask: DaskOption = None,
 ) -> None:
     """Make the paper's tables and figures with our numbers; a run that was stopped goes on where it was."""
     from npro_aif.experiments.reproduce import reproduce as make
     from npro_aif.experiments.run import INTERRUPTED
+    from npro_aif.experiments.tasks import SettingsError
+    from npro_aif.experiments.workers import workplace
 
     out = out or Path("results/quick" if quick else "results")
     try:
-        make(what.value, out, episodes=episodes, quick=quick, long=long)
+        with workplace(workers, dask) as executor:
+            make(what.value, out, episodes=episodes, quick=quick, long=long, executor=executor)
+    except SettingsError as error:
+        raise typer.BadParameter(str(error)) from error
     except KeyboardInterrupt:
         typer.echo(f"Stopped. What was finished is in {out}; the same command goes on from there.")
         raise typer.Exit(INTERRUPTED) from None

@@ -13,6 +13,7 @@ EXTRAS = {  # by package, the extra that brings it
     "matplotlib": "figures",
     "typer": "cli",
     "rich": "cli",
+    "distributed": "cluster",
 }
 
 

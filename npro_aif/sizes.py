@@ -35,9 +35,10 @@ MOST_UPDATED = 2**21
 # Fewer problems are solved one after the other: 4 decisions of the T-maze take 2.2 ms so and 4.2 together, 16 take 8.7
 # and 4.1, 64 take 35 and 7.9; a batch of a new size compiles for 5 to 9 s.
 TOGETHER_FROM = 16
-# How many episodes go in step at most: their beliefs are in memory together, and take no more than this many bytes.
-# (A bound on memory, not measured.)
-LOCKSTEP = 128
+# Episodes of one block, which go in step: one job of a worker, and the same blocks in a plain run. Small enough that a
+# hundred episodes keep several workers busy; their beliefs are in memory together, and take no more than this many
+# bytes (a bound on memory, not measured).
+LOCKSTEP = 32
 MOST_BELIEF_BYTES = 2**31
 
 # Starts of the coordinate solver in a small world, as one batch. In random worlds (the first structures of

@@ -7,7 +7,7 @@ initial values) are solved once, also across steps and (with a folder) across ru
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import jax
@@ -74,42 +74,6 @@ class Outcomes(NamedTuple):
         return [episode.record() for episode in self.episodes]
 
 
-def run_episodes(
-    env: Any,
-    agent: Acting,
-    seeds: Sequence[int],
-    progress: Callable[[Episode], None] | None = None,
-    *,
-    solutions: Solutions | None = None,
-    lockstep: int = LOCKSTEP,
-) -> Outcomes:
-    """Run one episode for each seed.
-
-    :param env: a gymnasium environment, in which the episodes follow each other; or a function that makes one, so that
-        they go in lockstep (with an :class:`Agent`, unless a subclass has an ``act`` or ``reset`` of its own).
-    :param agent: an :class:`Agent`, or anything with ``reset(key)`` and ``act(observation)``.
-    :param seeds: the environments' seeds; ties are broken by keys made from them.
-    :param progress: called with every episode that ends.
-    :param solutions: solved problems to start from, and to add to.
-    :param lockstep: how many episodes at most go together.
-
-    >>> import npro_aif as aif
-    >>> from npro_aif.envs import TMaze
-    >>> from npro_aif.models import tmaze
-    >>> planner = aif.Planner(tmaze.tmaze, solver=aif.CoordinateSolver(max_sweeps=20), max_horizon=4)
-    >>> outcomes = run_episodes(TMaze, aif.Agent(planner, tmaze.initial_belief(), max_steps=4), range(10))
-    >>> sum(episode.reward for episode in outcomes.episodes)
-    10.0
-    """
-    solutions = Solutions() if solutions is None else solutions
-    ended: dict[int, Episode] = {}
-    for episode in iterate_episodes(env, agent, seeds, solutions=solutions, lockstep=lockstep):
-        ended[episode.seed] = episode
-        if progress is not None:
-            progress(episode)
-    return Outcomes(tuple(ended[seed] for seed in seeds), effort(solutions))
-
-
 def effort(solutions: Solutions) -> Effort:
     """The effort that the solutions have counted."""
     return Effort(
@@ -122,13 +86,21 @@ def effort(solutions: Solutions) -> Effort:
     )
 
 
+def blocks_of(seeds: Sequence[int], size: int = LOCKSTEP) -> list[tuple[int, ...]]:
+    """The seeds in blocks of one size, the last of which may be smaller.
+
+    >>> blocks_of(range(5), 2)
+    [(0, 1), (2, 3), (4,)]
+    """
+    return [tuple(map(int, seeds[first : first + size])) for first in range(0, len(seeds), size)]
+
+
 def iterate_episodes(
     env: Any, agent: Acting, seeds: Sequence[int], *, solutions: Solutions, lockstep: int = LOCKSTEP
 ) -> Iterator[Episode]:
-    """The episodes of :func:`run_episodes` as they end, so that a caller can stop in between."""
-    if len(set(seeds)) != len(seeds):
-        raise ValueError("seeds: found some more than once, expected different ones")
-    makes = None if hasattr(env, "step") and not isinstance(env, type) else env
+    """The episodes of :func:`npro_aif.run_episodes` as they end, so that a caller can stop in between."""
+    check_seeds(seeds)
+    makes = None if is_one(env) else env
     if not _goes_in_step(agent):
         one = env if makes is None else makes()
         for seed in seeds:
@@ -138,8 +110,20 @@ def iterate_episodes(
     belief_bytes = sum(np.asarray(table).nbytes for table in together.initial_belief)
     lockstep = 1 if makes is None else min(lockstep, max(1, MOST_BELIEF_BYTES // belief_bytes))
     envs = [env] if makes is None else [makes() for _ in range(min(lockstep, len(seeds)))]
-    for first in range(0, len(seeds), lockstep):
-        yield from _in_step(envs, together, seeds[first : first + lockstep], solutions)
+    for block in blocks_of(seeds):
+        for chunk in blocks_of(block, lockstep):
+            yield from _in_step(envs, together, chunk, solutions)
+
+
+def check_seeds(seeds: Sequence[int]) -> None:
+    """Refuse equal ones."""
+    if len(set(seeds)) != len(seeds):
+        raise ValueError("seeds: found some more than once, expected different ones")
+
+
+def is_one(env: Any) -> bool:
+    """Whether it is an environment, not a function (or class) that makes them."""
+    return hasattr(env, "step") and not isinstance(env, type)
 
 
 def _goes_in_step(agent: Acting) -> bool:

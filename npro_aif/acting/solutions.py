@@ -68,7 +68,8 @@ class Solutions:
             self._open(folder, dict(settings or {}))
 
     def __contains__(self, name: str) -> bool:
-        return name in self._found
+        """Whether it is known; what another process has written since into the folder is."""
+        return name in self._found or (self.folder is not None and self._read(self.folder / f"{name}.json"))
 
     def __getitem__(self, name: str) -> np.ndarray:
         return self._found[name]
@@ -124,14 +125,21 @@ class Solutions:
         write(about, settings)
         for path in sorted(folder.glob("*.json")):
             if path != about:
-                kept = json.loads(path.read_text())
-                self._found[path.stem] = np.asarray(kept["control"], np.float32)
-                self.count(1, kept["seconds"], kept["compile_seconds"])
+                self._read(path)
+
+    def _read(self, path: Path) -> bool:
+        """Take over a solution, with its times; whether it is there."""
+        if not path.exists():
+            return False
+        kept = json.loads(path.read_text())
+        self._found[path.stem] = np.asarray(kept["control"], np.float32)
+        self.count(1, kept["seconds"], kept["compile_seconds"])
+        return True
 
 
 def write(path: Path, content: Mapping[str, Any]) -> None:
     """Write a JSON file in one go: whoever reads it finds all of it, or the one before."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(path.name + ".partial")
+    partial = path.with_name(f"{path.name}.{os.getpid()}.partial")  # several processes may write the same
     partial.write_text(json.dumps(content, indent=2) + "\n")
     os.replace(partial, path)

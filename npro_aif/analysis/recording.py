@@ -9,7 +9,8 @@ import copy
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from npro_aif.acting.agent import Agent
-from npro_aif.acting.episodes import Episode, run_episodes
+from npro_aif.acting.episodes import Episode
+from npro_aif.acting.run import run_episodes
 from npro_aif.extras import missing
 from npro_aif.planning.plan import Plan
 

@@ -1,40 +1,106 @@
-"""The episodes of one row of a table, and what came of them."""
+"""The episodes of a run or of a row of a table: played here or by workers, with what they took so far."""
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Callable
+import functools
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Executor
 from typing import Any
 
-from npro_aif.acting.episodes import Episode, effort, iterate_episodes
+from npro_aif.acting.distributed import Block, Kept, Recipe, Workers, iterate_blocks, total
+from npro_aif.acting.episodes import Acting, Effort, Episode, effort, iterate_episodes
 from npro_aif.acting.solutions import Solutions
 from npro_aif.experiments.files import prepare
+from npro_aif.experiments.progress import EpisodeBar
 from npro_aif.experiments.rows import Row
 from npro_aif.experiments.summary import summarize
+from npro_aif.experiments.tasks import Task
+from npro_aif.solvers.search import Certificate
+
+
+class Played:
+    """Episodes that are under way; iterating over it plays them, in the order in which they end.
+
+    :param recipe: makes the environments and the agent.
+    :param kept: the folder to go on from, and to keep solved problems (and the blocks of workers) in.
+    :param executor: whose workers play; by default they are played here.
+    """
+
+    def __init__(
+        self,
+        recipe: Recipe,
+        seeds: Sequence[int],
+        kept: Kept | None = None,
+        executor: Executor | Workers | None = None,
+    ):
+        self.recipe, self.seeds, self.kept, self.executor = recipe, seeds, kept, executor
+        self._solutions = Solutions() if kept is None else Solutions(*kept)
+        self._ended: list[Episode] = []
+        self._blocks: list[Block] = []
+        self._agent: Any = None
+
+    def __iter__(self) -> Iterator[Episode]:
+        for episode in self._here() if self.executor is None else self._elsewhere(self.executor):
+            self._ended.append(episode)
+            yield episode
+
+    def _here(self) -> Iterator[Episode]:
+        worlds, self._agent = self.recipe()
+        yield from iterate_episodes(worlds, self._agent, self.seeds, solutions=self._solutions)
+
+    def _elsewhere(self, executor: Executor | Workers) -> Iterator[Episode]:
+        for block in iterate_blocks(self.recipe, self.seeds, executor, self.kept):
+            self._blocks.append(block)
+            yield from block.episodes
+
+    @property
+    def ended(self) -> list[Episode]:
+        """Those that have ended, in the order of their seeds."""
+        return sorted(self._ended, key=lambda episode: episode.seed)
+
+    @property
+    def decisions(self) -> int:
+        """How many controls were chosen so far."""
+        return self.effort.decisions
+
+    @property
+    def effort(self) -> Effort:
+        """What it took so far."""
+        return effort(self._solutions) if self.executor is None else total(self._blocks)
+
+    @property
+    def certificates(self) -> list[Certificate]:
+        """What every search showed."""
+        if self.executor is None:
+            return list(getattr(getattr(self._agent, "planner", None), "certificates", ()))
+        return [certificate for block in self._blocks for certificate in block.certificates]
 
 
 def play(
     row: Row,
     episodes: int,
-    advance: Callable[[], None] = lambda: None,
-    solutions: Solutions | None = None,
-    *,
-    solver_seed: int | None = None,
+    bar: EpisodeBar | None = None,
+    kept: Kept | None = None,
+    executor: Executor | Workers | None = None,
 ) -> dict[str, Any]:
-    """Run the episodes of a row and summarise them.
-
-    :param solutions: decisions to start from, and to add to.
-    :param solver_seed: of the solver's initial values, where they are others than the row's.
-    """
-    task, agent = prepare(row.task, row.settings, row.preference, row.memory)
-    if solver_seed is not None and hasattr(agent, "seed"):
-        agent = copy.copy(agent)
-        agent.seed = solver_seed
-    solutions = solutions or Solutions()
-    ended: list[Episode] = []
+    """Play the episodes of a row and summarise them; those that are one stream of draws are played here in any case."""
+    task, _ = row_task(row)
     seeds = range(row.settings.seed, row.settings.seed + episodes)
-    for episode in iterate_episodes(task.worlds(), agent, seeds, solutions=solutions):
-        ended.append(episode)
-        advance()
-    ended.sort(key=lambda episode: episode.seed)
-    return {"seed": row.settings.seed} | summarize(task, ended, effort(solutions))
+    played = Played(functools.partial(row_recipe, row), seeds, kept, None if task.sequential else executor)
+    if bar is not None:
+        bar.watch(played)
+    for _ in played:
+        if bar is not None:
+            bar.advance()
+    return {"seed": row.settings.seed} | summarize(task, played.ended, played.effort)
+
+
+def row_task(row: Row) -> tuple[Task, Acting]:
+    """The row's task and agent."""
+    return prepare(row.task, row.settings, row.preference, row.memory)
+
+
+def row_recipe(row: Row) -> tuple[Any, Acting]:
+    """The environments and the agent of a row."""
+    task, agent = row_task(row)
+    return task.worlds(), agent

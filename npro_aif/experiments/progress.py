@@ -5,6 +5,8 @@ Episodes in step end nearly together, and a single one by SVI may take an hour: 
 
 from __future__ import annotations
 
+from typing import Protocol
+
 from rich.console import Console
 from rich.progress import (
     BarColumn,
@@ -17,15 +19,20 @@ from rich.progress import (
 )
 from rich.text import Text
 
-from npro_aif.acting.solutions import Solutions
+
+class Counter(Protocol):
+    """What counts decisions."""
+
+    @property
+    def decisions(self) -> int: ...
 
 
 class DecisionsColumn(ProgressColumn):
-    """The decisions that the solutions of a bar have counted."""
+    """The decisions that a bar's counter has."""
 
     def render(self, task: Task) -> Text:
-        solutions: Solutions | None = task.fields.get("solutions")
-        return Text("" if solutions is None else f"{solutions.decisions} decisions")
+        counter: Counter | None = task.fields.get("counter")
+        return Text("" if counter is None else f"{counter.decisions} decisions")
 
 
 def bars(console: Console) -> Progress:
@@ -47,9 +54,9 @@ class EpisodeBar:
         self.progress = progress
         self._task = progress.add_task(title, total=episodes)
 
-    def watch(self, solutions: Solutions) -> None:
-        """Show the decisions that these solutions count."""
-        self.progress.update(self._task, solutions=solutions)
+    def watch(self, counter: Counter) -> None:
+        """Show the decisions that something counts."""
+        self.progress.update(self._task, counter=counter)
 
     def advance(self) -> None:
         """One more episode has ended."""

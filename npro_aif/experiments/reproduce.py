@@ -7,11 +7,13 @@ settings are the same, so that a run that was stopped goes on where it was.
 from __future__ import annotations
 
 import shutil
+from concurrent.futures import Executor
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
+from npro_aif.acting.distributed import Kept, Workers
 from npro_aif.acting.solutions import Solutions
 from npro_aif.experiments import worlds
 from npro_aif.experiments.convergence import make_convergence
@@ -34,6 +36,7 @@ def reproduce(
     episodes: int | None = None,
     quick: bool = False,
     long: bool = False,
+    executor: Executor | Workers | None = None,
     console: Console | None = None,
 ) -> list[Path]:
     """Make one part, or "all" of them, and return the files that a reader looks at.
@@ -42,6 +45,7 @@ def reproduce(
     :param episodes: of each row; as many as in the paper by default.
     :param quick: a short version of everything.
     :param long: also what takes hours: DoorKey by the paper's solver.
+    :param executor: whose workers play the episodes of the tables.
     """
     console = console or Console()
     if quick and long:
@@ -54,10 +58,14 @@ def reproduce(
     for part in PARTS if what == "all" else (what,):
         console.rule(part)
         if part in TABLES:
-            made += make_table(TABLES[part], out, episodes=episodes, quick=quick, long=long, console=console)
+            made += make_table(
+                TABLES[part], out, episodes=episodes, quick=quick, long=long, console=console, executor=executor
+            )
         elif part == "worlds":  # of another paper, so that "all" is without it
             count = episodes or (worlds.QUICK_EPISODES if quick else worlds.EPISODES)
-            made += make_table(worlds.WORLDS_TABLE, out, episodes=count, quick=quick, console=console)
+            made += make_table(
+                worlds.WORLDS_TABLE, out, episodes=count, quick=quick, console=console, executor=executor
+            )
         elif part == "figures":
             made += make_figures(out / "figures", console=console)
         else:
@@ -67,7 +75,14 @@ def reproduce(
 
 
 def make_table(
-    table: TableOfRows, out: Path, *, episodes: int | None, quick: bool, console: Console, long: bool = False
+    table: TableOfRows,
+    out: Path,
+    *,
+    episodes: int | None,
+    quick: bool,
+    console: Console,
+    long: bool = False,
+    executor: Executor | Workers | None = None,
 ) -> list[Path]:
     """Run the rows of a table that are not there yet, print it, and write it in every form."""
     count = episodes or (QUICK_EPISODES if quick else EPISODES)[table.name]
@@ -80,7 +95,7 @@ def make_table(
             if row.takes is not None and long:
                 console.print(f"{table.name} | {title} | {row.label}: takes {row.takes}", highlight=False)
             bar = EpisodeBar(progress, f"{title}, {row.label}: episodes", own)
-            results[row.name], how = make_row(row, own, out, bar, long=long)
+            results[row.name], how = make_row(row, own, out, bar, long=long, executor=executor)
             bar.remove()
             progress.advance(all_rows)
             console.print(f"{table.name} | {title} | {row.label}: {how}", highlight=False)
@@ -95,7 +110,15 @@ def make_table(
     return files + save_figure(picture(table, results), out / table.name)
 
 
-def make_row(row: Row, episodes: int, out: Path, bar: EpisodeBar, *, long: bool = False) -> tuple[dict[str, Any], str]:
+def make_row(
+    row: Row,
+    episodes: int,
+    out: Path,
+    bar: EpisodeBar,
+    *,
+    long: bool = False,
+    executor: Executor | Workers | None = None,
+) -> tuple[dict[str, Any], str]:
     """The content of a row's file, and in a few words how it came about.
 
     :param long: run it even if it takes hours.
@@ -121,9 +144,7 @@ def make_row(row: Row, episodes: int, out: Path, bar: EpisodeBar, *, long: bool 
         prepare(row.task, row.settings, row.preference, row.memory)
     except SettingsError as error:
         return {"missing": str(error)}, f"left out: {error}"
-    solutions = _solutions(unfinished, chosen)
-    bar.watch(solutions)
-    summary = play(row, episodes, bar.advance, solutions)
+    summary = play(row, episodes, bar, _kept(unfinished, chosen), executor)
     result = store(path, chosen, {"summary": summary})
     shutil.rmtree(unfinished, ignore_errors=True)
     took = f"{episodes} episodes, {summary['compile_seconds']:.0f} s compiling, "
@@ -136,10 +157,10 @@ def row_settings(task: Task, row: Row, episodes: int) -> dict[str, Any]:
     return result_settings(task, row.settings, None, row.preference) | {"episodes": episodes}
 
 
-def _solutions(folder: Path, settings: dict[str, Any]) -> Solutions:
+def _kept(folder: Path, settings: dict[str, Any]) -> Kept:
     """The decisions of a row that was stopped, or none if it was another."""
     try:
-        return Solutions(folder, settings)
+        Solutions(folder, settings)
     except ValueError:
         shutil.rmtree(folder)
-        return Solutions(folder, settings)
+    return Kept(folder, settings)

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Mapping
+from concurrent.futures import Executor
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
 import npro_aif
-from npro_aif.acting.episodes import Episode, effort, iterate_episodes
-from npro_aif.acting.solutions import Solutions, write
+from npro_aif.acting.distributed import Kept, Workers
+from npro_aif.acting.episodes import Acting
+from npro_aif.acting.solutions import write
 from npro_aif.experiments.agents import (
     check_settings,
     make_agent,
@@ -19,8 +23,10 @@ from npro_aif.experiments.agents import (
     make_solver,
     solver_name,
 )
+from npro_aif.experiments.files import write_text
+from npro_aif.experiments.play import Played
 from npro_aif.experiments.progress import EpisodeBar, bars
-from npro_aif.experiments.summary import certificates, summarize, table
+from npro_aif.experiments.summary import certificates, episode_table, summarize, table
 from npro_aif.experiments.tasks import Settings, SettingsError, Task, make_task
 
 INTERRUPTED = 130  # the exit code of a program that Ctrl-C stopped
@@ -37,7 +43,9 @@ def run(
     cue_accuracy: float | None = None,
     max_steps: int | None = None,
     json_file: Path | None = None,
+    table_file: Path | None = None,
     folder: Path | None = None,
+    executor: Executor | Workers | None = None,
     console: Console | None = None,
 ) -> dict[str, Any]:
     """Run the episodes with the seeds ``settings.seed``, ``settings.seed + 1``, … and return the summary.
@@ -45,50 +53,63 @@ def run(
     Ctrl-C ends the run; the summary is then of the episodes that had ended, and says so.
 
     :param json_file: where to write the summary.
-    :param folder: where to keep solved problems, so that a run that was stopped goes on.
+    :param table_file: where to write a line for each episode, as CSV.
+    :param folder: where to keep solved problems (and the finished blocks of workers), so that a run that was stopped
+        goes on.
+    :param executor: whose workers play the episodes; they share solved problems through the folder.
     """
     console = console or Console()
     if episodes < 1:
         raise SettingsError(f"episodes: found {episodes}, expected at least 1")
     if settings.seed < 0:
         raise SettingsError(f"seed: found {settings.seed}, expected a number that is not negative")
-    task = make_task(
-        name,
-        size=size,
-        preference=preference,
-        memory=memory,
-        cue_accuracy=cue_accuracy,
-        max_steps=max_steps,
-        paper=settings.paper,
-        method=settings.method,
-        details=settings.details,
-    )
+    options = {
+        "size": size,
+        "preference": preference,
+        "memory": memory,
+        "cue_accuracy": cue_accuracy,
+        "max_steps": max_steps,
+        "paper": settings.paper,
+        "method": settings.method,
+        "details": settings.details,
+    }
+    task = make_task(name, **options)  # type: ignore[arg-type]
+    if executor is not None and task.sequential:
+        raise SettingsError(
+            f"workers: found them for episodes that are one stream of draws ({name} --paper), expected none"
+        )
     check_settings(task, settings)
     about = describe(task, settings, size, preference)
+    kept = None if folder is None else Kept(folder.absolute(), result_settings(task, settings, size, preference))
+    seeds = range(settings.seed, settings.seed + episodes)
     try:
-        solutions = Solutions(folder, result_settings(task, settings, size, preference))
+        played = Played(functools.partial(make_players, name, options, settings), seeds, kept, executor)
     except ValueError as error:
         raise SettingsError(f"resume: {error}") from error
-    agent = make_agent(task, settings)
     console.print(" ".join(f"[bold]{key}[/] {value}" for key, value in about.items() if value is not None))
-    ended: list[Episode] = []
     interrupted = False
-    seeds = range(settings.seed, settings.seed + episodes)
     with bars(console) as progress:
         bar = EpisodeBar(progress, "episodes", episodes)
-        bar.watch(solutions)
+        bar.watch(played)
         try:
-            for episode in iterate_episodes(task.worlds(), agent, seeds, solutions=solutions):
-                ended.append(episode)
+            for _ in played:
                 bar.advance()
         except KeyboardInterrupt:
             interrupted = True
-    ended.sort(key=lambda episode: episode.seed)
-    summary = about | summarize(task, ended, effort(solutions)) | certificates(agent) | {"interrupted": interrupted}
+    summary = about | summarize(task, played.ended, played.effort) | certificates(played.certificates)
+    summary["interrupted"] = interrupted
+    if table_file is not None:
+        write_text(table_file, episode_table(played.ended))
     if json_file is not None:
         write(json_file, summary)
     console.print(table(summary, f"{name}, {settings.method}" + (" (stopped)" if interrupted else "")))
     return summary
+
+
+def make_players(name: str, options: Mapping[str, Any], settings: Settings) -> tuple[Any, Acting]:
+    """The environments and the agent of a run: what a worker makes once."""
+    task = make_task(name, **options)
+    return task.worlds(), make_agent(task, settings)
 
 
 def describe(task: Task, settings: Settings, size: int | None, preference: str | None) -> dict[str, Any]:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import csv
+import io
+import json
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -11,6 +14,7 @@ from rich.table import Table
 
 from npro_aif.acting.episodes import Effort, Episode
 from npro_aif.experiments.tasks import Task
+from npro_aif.solvers.search import Certificate
 
 NORMAL_975 = 1.959963984540054  # the standard normal's 97.5 % quantile: intervals are at 95 %
 PROPORTIONS = ("success", "cue", "safe")
@@ -63,9 +67,8 @@ def summarize(task: Task, episodes: Sequence[Episode], effort: Effort) -> dict[s
     }
 
 
-def certificates(agent: Any) -> dict[str, Any]:
-    """What the searches of an agent show: bounds of the plans from the first beliefs, and how near all bounds came."""
-    found = getattr(getattr(agent, "planner", None), "certificates", ())
+def certificates(found: Sequence[Certificate]) -> dict[str, Any]:
+    """What searches showed: bounds of the plans from the first beliefs, and how near all bounds came."""
     if not found:
         return {}
     first = [c for c in found if c.horizon == max(c.horizon for c in found)]
@@ -80,6 +83,22 @@ def certificates(agent: Any) -> dict[str, Any]:
         "nodes": float(np.mean([c.nodes for c in found])),
         "seconds_max": float(np.max([c.seconds for c in found])),
     }
+
+
+def episode_table(episodes: Sequence[Episode]) -> str:
+    """A line of CSV for each episode: seed, controls, reward and steps.
+
+    >>> print(episode_table([Episode(7, 1.0, 2, True, (2, 0), ())]), end="")
+    seed,controls,reward,steps
+    7,2 0,1.0,2
+    """
+    lines = io.StringIO()
+    writer = csv.writer(lines, lineterminator="\n")
+    writer.writerow(("seed", "controls", "reward", "steps"))
+    for episode in episodes:
+        controls = " ".join(json.dumps(control, separators=(",", ":")) for control in episode.controls)
+        writer.writerow((episode.seed, controls, episode.reward, episode.steps))
+    return lines.getvalue()
 
 
 def table(summary: dict[str, Any], title: str) -> Table:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import npro_aif as aif
-from npro_aif.acting.episodes import run_episodes
+from npro_aif.acting.run import run_episodes
 from npro_aif.baselines import ReferenceAgent, Sophisticated, StandardEFE
 from npro_aif.baselines.acting import Acting
 from npro_aif.envs import ReactivityMaze, TMaze

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from npro_aif.acting.episodes import run_episodes
+from npro_aif.acting.run import run_episodes
 from npro_aif.baselines import published_agent, published_arrays
 from npro_aif.baselines.published import PRUNED, Belief, infer, sophisticated, standard_efe
 from npro_aif.experiments.agents import make_agent

@@ -14,6 +14,7 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
+from npro_aif.acting.solutions import Solutions
 from npro_aif.cli import app
 from npro_aif.experiments import reproduce as command
 from npro_aif.experiments.rows import MEASURES, TABLES, Row, TableOfRows, mean, rate
@@ -178,12 +179,12 @@ def test_finished_rows_are_kept_after_an_interruption(
 
 def test_decisions_of_a_row_that_was_stopped_are_taken_over(tmp_path: Path) -> None:
     folder = tmp_path / "unfinished"
-    solutions = command._solutions(folder, {"episodes": 3})
+    solutions = Solutions(*command._kept(folder, {"episodes": 3}))
     with solutions.clock():
         pass
     solutions.add({"problem": np.array([0.5, 0.5])}, 0.1)
-    assert "problem" in command._solutions(folder, {"episodes": 3})
-    assert "problem" not in command._solutions(folder, {"episodes": 4})
+    assert "problem" in Solutions(*command._kept(folder, {"episodes": 3}))
+    assert "problem" not in Solutions(*command._kept(folder, {"episodes": 4}))
 
 
 def test_a_method_that_cannot_run_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, played: list[str]) -> None:
