@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from npro_aif.cli import app
+from npro_aif.cli import app, keep_compiled
 from npro_aif.experiments import run as command
 
 KEYS = {
@@ -38,6 +39,8 @@ def invoke(*arguments: str) -> Any:
         (["run", "tmaze", "--weight", "-1"], "greater than or equal to 0"),
         (["run", "tmaze", "--seed", "-1"], "greater than or equal to 0"),
         (["run", "tmaze", "--size", "6"], "size: found 6 for the task tmaze"),
+        (["run", "tmaze", "--workers", "2", "--dask", "tcp://127.0.0.1:1"], "workers: found it with dask"),
+        (["run", "reactivity", "--paper", "--workers", "2"], "workers: found them for episodes that are one stream"),
         (["run", "reactivity", "--preference", "terminal"], "preference: found 'terminal' for the task reactivity"),
         (["run", "tmaze", "--weight", "2", "--objective", "planning"], "weight: found 2.0 with the objective planning"),
         (["run", "lion.POMDP"], "found no file 'lion.POMDP', expected one, or one of grid4x3.POMDP"),
@@ -106,3 +109,13 @@ def test_ctrl_c_keeps_what_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     result = invoke(*arguments, "--horizon", "3")
     assert result.exit_code == 2
     assert "other settings (horizon)" in result.output
+
+
+def test_what_is_compiled_is_kept_where_the_user_keeps_caches(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.delenv("JAX_COMPILATION_CACHE_DIR", raising=False)
+    keep_compiled()
+    assert os.environ["JAX_COMPILATION_CACHE_DIR"] == str(tmp_path / "npro-aif" / "jax")
+    monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", "elsewhere")
+    keep_compiled()
+    assert os.environ["JAX_COMPILATION_CACHE_DIR"] == "elsewhere"

@@ -20,20 +20,29 @@ import numpy as np
 
 from npro_aif.belief import Belief
 
+BACKEND = "/jax/core/compile/backend_compile_duration"  # XLA, or reading what it had compiled before
 COMPILING = (  # the events by which JAX tells how long it traced, lowered and compiled
     "/jax/core/compile/jaxpr_trace_duration",
     "/jax/core/compile/jaxpr_to_mlir_module_duration",
-    "/jax/core/compile/backend_compile_duration",
+    BACKEND,
 )
-_compiled = [0.0]  # seconds of compiling so far in this process
+_compiled = [0.0]  # seconds of compiling so far in this process,
+_backend = [0.0]  # and those of XLA among them
 
 
 def _listen(event: str, duration_secs: float, **_: Any) -> None:
     if event in COMPILING:
         _compiled[0] += duration_secs
+    if event == BACKEND:
+        _backend[0] += duration_secs
 
 
 jax.monitoring.register_event_duration_secs_listener(_listen)
+
+
+def compiling() -> dict[str, float]:
+    """Seconds of this process so far: of tracing and lowering, and of XLA (or of reading what it had compiled)."""
+    return {"tracing_seconds": _compiled[0] - _backend[0], "xla_seconds": _backend[0]}
 
 
 def fingerprint(belief: Belief, *details: object) -> str:

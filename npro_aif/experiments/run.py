@@ -13,7 +13,7 @@ from rich.console import Console
 import npro_aif
 from npro_aif.acting.distributed import Kept, Workers
 from npro_aif.acting.episodes import Acting
-from npro_aif.acting.solutions import write
+from npro_aif.acting.solutions import compiling, write
 from npro_aif.experiments.agents import (
     check_settings,
     make_agent,
@@ -97,7 +97,7 @@ def run(
         except KeyboardInterrupt:
             interrupted = True
     summary = about | summarize(task, played.ended, played.effort) | certificates(played.certificates)
-    summary["interrupted"] = interrupted
+    summary |= compiling() | {"interrupted": interrupted}
     if table_file is not None:
         write_text(table_file, episode_table(played.ended))
     if json_file is not None:
