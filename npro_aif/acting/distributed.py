@@ -16,6 +16,7 @@ import pickle
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -64,7 +65,7 @@ def run_block(job: Job) -> Block:
     worlds, agent, solutions = _built(job)
     before, shown = effort(solutions), len(_certificates(agent))
     episodes = tuple(iterate_episodes(worlds, agent, job.seeds, solutions=solutions))
-    used = Effort(*(now - then for now, then in zip(effort(solutions), before, strict=True)))
+    used = Effort(*(now - then for now, then in zip(effort(solutions), before, strict=True)))  # type: ignore[arg-type]
     order = {seed: i for i, seed in enumerate(job.seeds)}
     ordered = tuple(sorted(episodes, key=lambda episode: order[episode.seed]))
     return Block(ordered, used, tuple(_certificates(agent)[shown:]))
@@ -140,7 +141,8 @@ def total(blocks: Sequence[Block]) -> Effort:
     return Effort(*(sum(values) for values in zip(none, *(block.effort for block in blocks), strict=True)))
 
 
-class Given(NamedTuple):
+@dataclass(frozen=True)
+class Given:
     """A recipe of environments and an agent that are there already; they travel by value."""
 
     worlds: Any
@@ -150,7 +152,8 @@ class Given(NamedTuple):
         return self.worlds, self.agent
 
 
-class Workers(NamedTuple):
+@dataclass(frozen=True)
+class Workers:
     """Processes of this machine: spawned, never forked, with one core each where there are enough."""
 
     count: int
