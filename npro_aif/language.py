@@ -16,9 +16,8 @@ import numpyro
 import numpyro.distributions as dist
 from jax import Array
 from jax.typing import ArrayLike
-from numpyro.distributions.distribution import Unit
-from numpyro.primitives import _PYRO_STACK, apply_stack
 
+from npro_aif._numpyro import send
 from npro_aif.distributions import DeterministicCategorical as DeterministicCategorical  # a part of the language
 from npro_aif.distributions import SparseCategorical as SparseCategorical
 from npro_aif.errors import ModelError
@@ -151,11 +150,7 @@ def memory(name: str, value: ArrayLike, size: int, *, labels: Sequence[str] | No
         raise ModelError(f"memory '{name}': found {jnp.result_type(value)}, expected integers from 0 to {size - 1}")
     if size < 1:
         raise ModelError(f"memory '{name}': found a size of {size}, expected at least 1")
-    arguments = name, value, int(size), None if labels is None else tuple(labels)
-    if not _PYRO_STACK:
-        return _remember(*arguments)
-    message = {"type": "memory", "fn": _remember, "args": arguments, "kwargs": {}, "value": None}
-    return apply_stack(message)["value"]
+    return send("memory", _remember, name, value, int(size), None if labels is None else tuple(labels))
 
 
 def history(
@@ -223,7 +218,7 @@ def preference(name: str, log_factor: ArrayLike) -> None:
         raise ModelError(f"preference '{name}': found {log_factor!r}, expected a number") from error
     if not (log.dtype == bool or jnp.issubdtype(log.dtype, jnp.integer) or jnp.issubdtype(log.dtype, jnp.floating)):
         raise ModelError(f"preference '{name}': found {log.dtype}, expected real numbers")
-    unit = Unit(log)  # as of numpyro.factor, with a role
+    unit = dist.Unit(log)  # as of numpyro.factor, with a role
     infer = {"is_auxiliary": True, ROLE: Role("preference", name)}
     sample_site(f"{name}_{now()}", unit, infer, obs=unit.sample(None))
 
@@ -241,10 +236,7 @@ def rollout(step: Callable[[Any, Any], Any], carry: Any, horizon: int | Array) -
     check_horizon(horizon)
     if now() != 0:
         raise ModelError("rollout: found a rollout inside a step, expected exactly one rollout in a model")
-    if not _PYRO_STACK:
-        return _unroll(step, carry, horizon)
-    message = {"type": "rollout", "fn": _unroll, "args": (step, carry, horizon), "kwargs": {}, "value": None}
-    return apply_stack(message)["value"]
+    return send("rollout", _unroll, step, carry, horizon)
 
 
 def check_horizon(horizon: int | Array, name: str = "horizon") -> None:

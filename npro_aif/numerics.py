@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from npro_aif._jax import Tracer
 from npro_aif.sizes import FEW_TERMS
 
 NEVER = -1e9  # log 0 as a finite number: its exponential is exactly 0, and so is 0 · NEVER
@@ -114,4 +115,4 @@ def log_normalizer(a: Array, defined: Array) -> Array:
 
 def is_concrete(*trees: object) -> bool:
     """Whether every leaf has a value now (nothing is being traced)."""
-    return not any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(trees))
+    return not any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves(trees))

@@ -15,8 +15,8 @@ import numpyro
 import numpyro.distributions as dist
 from jax import Array
 from jax.typing import ArrayLike
-from numpyro.primitives import _PYRO_STACK, apply_stack
 
+from npro_aif._numpyro import send
 from npro_aif.errors import ModelError
 from npro_aif.numerics import normalize
 
@@ -132,16 +132,7 @@ def draw_joint(
             f"sites {', '.join(map(repr, sizes))}: found a joint table whose last axis is "
             f"{jnp.shape(probs)[-1:]}, expected {total} (the product of {dict(sizes)})"
         )
-    if not _PYRO_STACK:
-        return _chain(kind, sizes, probs, labels)
-    message = {
-        "type": "joint_draw",
-        "fn": _chain,
-        "args": (kind, dict(sizes), probs, dict(labels)),
-        "kwargs": {},
-        "value": None,
-    }
-    return apply_stack(message)["value"]
+    return send("joint_draw", _chain, kind, dict(sizes), probs, dict(labels))
 
 
 def _chain(

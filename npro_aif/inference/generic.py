@@ -15,8 +15,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro.contrib.funsor as enumerating
+import numpyro.distributions as dist
 from jax import Array
-from numpyro.distributions.distribution import Unit
 from numpyro.handlers import replay, seed, substitute
 from numpyro.handlers import trace as plain_trace
 
@@ -252,7 +252,7 @@ def enumerate_guide(
         for name, site in trace.items():
             if site["type"] != "sample":
                 continue
-            preferred = isinstance(site["fn"], Unit)
+            preferred = isinstance(site["fn"], dist.Unit)
             log = site["fn"].log_factor if preferred else site["fn"].log_prob(site["value"])
             factor = _to_funsor(jnp.asarray(log), site["infer"]["dim_to_name"])
             factors["preferences" if preferred else kind][name] = factor

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from npro_aif._jax import eval_context
 from npro_aif.belief import Belief
 from npro_aif.guides import TableGuide
 from npro_aif.inference.objectives import Objective
@@ -40,7 +41,7 @@ class Functions:
         self.program, self.guide, self.objective, self.solver = program, guide, objective, solver
         self.num_steps = num_steps
         self.num_traces = 0  # how often planning code was traced: once for each shape
-        with jax.core.eval_context():
+        with eval_context():
             world = program.example()
             guide.check(world, num_steps)
             solver.check(Problem(world, guide, objective, num_steps))
@@ -228,7 +229,7 @@ class Functions:
             world = self.program.bind(fixed, self.program.uniform(), self.num_steps, theta)
             return self.guide.first_params(key, world, self.num_steps)
 
-        with jax.core.eval_context():
+        with eval_context():
             shapes = jax.eval_shape(params, self.program.fixed, jnp.zeros(size, jnp.int32), jax.random.key(0))
             return WarmStart({k: jnp.zeros(v.shape, v.dtype) for k, v in shapes.items()}, jnp.asarray(False))
 

@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from npro_aif._jax import eval_context
 from npro_aif.belief import ROW_SUM_TOLERANCE, Belief, check_numbers, check_shape
 from npro_aif.errors import ModelError
 from npro_aif.numerics import is_concrete
@@ -162,7 +163,7 @@ def _diagnose(model: Callable[..., Any], belief: Belief, horizon: Any, error: Ex
         read(model, belief, steps, value, token if culprit == "t" else jnp.asarray(1), elapsed)
 
     what = "model"
-    with jax.core.eval_context():
+    with eval_context():
         belief = jax.tree.map(lambda a: jnp.full(jnp.shape(a), 1 / jnp.shape(a)[-1]), belief)
         with contextlib.suppress(Exception):  # zeros may fail for other reasons; the first error is reported
             run("", None)

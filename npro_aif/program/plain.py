@@ -16,10 +16,9 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 from jax import Array
-from numpyro.distributions.distribution import Unit
 from numpyro.handlers import block, substitute, trace
-from numpyro.primitives import Messenger
 
+from npro_aif._numpyro import Messenger
 from npro_aif.belief import Belief
 from npro_aif.errors import ModelError
 from npro_aif.numerics import is_concrete
@@ -128,7 +127,7 @@ def run_plainly(
     for name, site in sites.items():
         if site["type"] == "deterministic":
             found[name] = Found(value=jnp.asarray(site["value"]))
-        elif site["type"] == "sample" and isinstance(site["fn"], Unit):
+        elif site["type"] == "sample" and isinstance(site["fn"], dist.Unit):
             found[name] = Found(log=jnp.asarray(site["fn"].log_factor))
         elif site["type"] == "sample" and ROLE in site["infer"]:
             found[name] = _row(site["fn"])._replace(value=jnp.asarray(site["value"]))

@@ -16,9 +16,8 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 from jax import Array
-from numpyro.distributions.distribution import Unit
-from numpyro.primitives import _PYRO_STACK, Messenger
 
+from npro_aif._numpyro import Messenger, is_innermost, is_intervention, plate_names
 from npro_aif.belief import Belief
 from npro_aif.distributions import SparseCategorical
 from npro_aif.errors import ModelError
@@ -181,7 +180,7 @@ class Reader(Messenger):
         _refuse_changes(msg, expected)
         self._unique(name)
         if role.kind == "preference":
-            if not isinstance(fn, Unit):
+            if not isinstance(fn, dist.Unit):
                 check_distribution(name, fn)
             self.reading.factors.append(Factor(role.site, jnp.asarray(fn.log_factor)))
             self.reading.order.append(role.site)
@@ -303,7 +302,7 @@ class Reader(Messenger):
 
     def _sent(self, full_name: str, fn: dist.Distribution, infer: dict[str, Any]) -> dict[str, Any] | None:
         """A site's message as it arrives here through the handlers that are there; None where there are none."""
-        if _PYRO_STACK[-1] is self:
+        if is_innermost(self):
             return None
         self._probing, self._probe = True, None
         try:
@@ -318,7 +317,7 @@ class Reader(Messenger):
 
 def _refuse_changes(msg: Mapping[str, Any], expected: str) -> None:
     """Refuse what a handler changed of a site and tables do not know."""
-    if msg.get("_intervener_id") is not None:
+    if is_intervention(msg):
         raise ModelError(
             f"site '{expected}': found an intervention (handlers.do), expected handlers.condition, or another model"
         )
@@ -331,8 +330,8 @@ def _refuse_changes(msg: Mapping[str, Any], expected: str) -> None:
         )
     if isinstance(msg["fn"], dist.MaskedDistribution):
         check_distribution(expected, msg["fn"])
-    if msg["cond_indep_stack"]:
-        raise ModelError(f"site '{expected}': found in the plate '{msg['cond_indep_stack'][0].name}', expected none")
+    if plate_names(msg):
+        raise ModelError(f"site '{expected}': found in the plate '{plate_names(msg)[0]}', expected none")
 
 
 def _hidden(name: str) -> ModelError:
@@ -340,7 +339,7 @@ def _hidden(name: str) -> ModelError:
 
 
 def _unmarked(name: str, fn: dist.Distribution) -> ModelError:
-    if isinstance(fn, Unit):
+    if isinstance(fn, dist.Unit):
         return ModelError(f"factor '{name}': found outside aif.preference, expected aif.preference in the step")
     if fn.support.is_discrete:
         return ModelError(

@@ -17,6 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from npro_aif._jax import eval_context
 from npro_aif.belief import Belief
 from npro_aif.program.program import Program
 from npro_aif.sizes import MOST_HYPOTHESES, ROWS_AT_ONCE
@@ -102,7 +103,7 @@ class Game:
         if not len(fresh):
             return
         together = len(fresh) if self.program.sample is None else ROWS_AT_ONCE
-        with jax.core.eval_context():
+        with eval_context():
             for start in range(0, len(fresh), together):
                 self._add(fresh[start : start + together])
         self._finish()

@@ -8,9 +8,9 @@ import time
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-import jax
 import numpy as np
 
+from npro_aif._jax import eval_context
 from npro_aif.belief import Belief
 from npro_aif.program.program import Program
 from npro_aif.sizes import MOST_REMEMBERED
@@ -197,7 +197,7 @@ class Searches:
         :param elapsed: the steps that have passed, for a model that asks for them.
         """
         solver, began = self.solver, time.perf_counter()
-        with jax.core.eval_context():
+        with eval_context():
             marks = self.marks(belief, horizon, elapsed)
         search = self._of(belief, horizon, elapsed, marks)
         support, weight = search.game.hypotheses(belief)
