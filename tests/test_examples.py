@@ -34,8 +34,9 @@ def test_all_examples_are_here() -> None:
         assert len(path.read_text().splitlines()) < 80, path
 
 
-# Half a year of weeks, and a clinic: tests/inference/test_closed_loop.py has hidden states and belief trees in short.
-LONG = {"11_maintenance", "12_test_then_treat"}
+# Plans that react, half a year of weeks, and a clinic: tests/models/test_closed_loop.py has the plans of the first and
+# tests/inference/test_closed_loop.py hidden states and belief trees in short.
+LONG = {"07_plans_that_react", "11_maintenance", "12_test_then_treat"}
 
 
 @pytest.mark.parametrize(

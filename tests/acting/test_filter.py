@@ -22,7 +22,8 @@ from npro_aif.program.program import program_of
 from tests.models.test_doorkey import ACTIONS, cells_of, find, put, state_of
 from tests.worlds import random_world
 
-SEEDS = range(0, 40, 4)
+# Every fourth recipe in the long run; in the short one several sites, zeros, and moves that are certain.
+SEEDS = [s if s in (4, 16, 20) else pytest.param(s, marks=pytest.mark.slow) for s in range(0, 40, 4)]
 
 
 def enumerated(world: Any, control: int | None, seen: dict[int, int]) -> np.ndarray:
@@ -136,7 +137,7 @@ def compare_with_minigrid(size: int, episodes: int, steps: int) -> None:
 
 
 def test_doorkey_equals_minigrids_own_hypotheses() -> None:
-    compare_with_minigrid(5, episodes=5, steps=20)
+    compare_with_minigrid(5, episodes=2, steps=20)
 
 
 @pytest.mark.slow
@@ -162,7 +163,7 @@ def random_play_stays_believed(size: int, episodes: int) -> None:
             over = terminated or truncated
 
 
-@pytest.mark.parametrize(("size", "episodes"), [(5, 20), (8, 5)])
+@pytest.mark.parametrize(("size", "episodes"), [(5, 8), (8, 2)])
 def test_the_truth_stays_believed(size: int, episodes: int) -> None:
     random_play_stays_believed(size, episodes)
 

@@ -123,8 +123,8 @@ def test_the_first_of_equals(tied: aif.Planner, rule: dict[str, Any]) -> None:
         assert own.act(START) == 0 == int(own.plans[-1].best_control(jax.random.key(seed), **rule))
 
 
-def test_a_tolerance_widens_ties() -> None:
-    plan = planner_of()(jax.random.key(0), tmaze.initial_belief(), 4)
+def test_a_tolerance_widens_ties(planner: aif.Planner) -> None:
+    plan = planner(jax.random.key(0), tmaze.initial_belief(), 4)
     uneven = plan._replace(control=jnp.tile(jnp.array([0.3, 0.28, 0.22, 0.2]), (4, 1)))
     keys = [jax.random.key(seed) for seed in range(40)]
     assert {int(uneven.best_control(key)) for key in keys} == {0}

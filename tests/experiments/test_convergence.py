@@ -25,12 +25,13 @@ from npro_aif.models import doorkey_published, tmaze
 HORIZON, STEPS, EVERY = 2, 40, 10
 
 
-@pytest.fixture
-def planner(quick_compile: None) -> aif.Planner:
+@pytest.fixture(scope="module")
+def planner() -> aif.Planner:
     solver = aif.SVISolver(optax.adam(0.05), STEPS)
     return aif.Planner(tmaze.tmaze, SequenceGuide(tmaze.tmaze), aif.Active(), solver, max_horizon=HORIZON)
 
 
+@pytest.mark.usefixtures("quick_compile")
 def test_a_descent_is_the_solvers_own(planner: aif.Planner) -> None:
     belief, key = tmaze.initial_belief(), jax.random.key(3)
     plan = planner(key, belief, HORIZON)
@@ -40,6 +41,7 @@ def test_a_descent_is_the_solvers_own(planner: aif.Planner) -> None:
     np.testing.assert_allclose(curve.control[-1], plan.control[0], atol=1e-4)
 
 
+@pytest.mark.usefixtures("quick_compile")
 def test_an_agent_that_can_be_asked_at_any_time_acts_as_the_agent(planner: aif.Planner) -> None:
     """With as many steps as its solver makes it is the agent itself."""
     agent = aif.Agent(planner, tmaze.initial_belief(), HORIZON, max_steps=2, tie_tolerance=0.0)

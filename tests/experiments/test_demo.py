@@ -5,14 +5,18 @@ from __future__ import annotations
 import io
 from pathlib import Path
 
+import pytest
 from rich.console import Console
 
-from npro_aif.experiments.demo import demo
+from npro_aif.experiments import demo, figures
 
 
-def test_the_demo_shows_plans_a_table_and_a_figure(tmp_path: Path, quick_compile: None) -> None:
+@pytest.mark.usefixtures("quick_compile")
+def test_the_demo_shows_plans_a_table_and_a_figure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (demo, figures):  # two of the three objectives, one with epistemic priors and one without
+        monkeypatch.setattr(module, "OBJECTIVES", ("active", "planning"))
     console = Console(file=io.StringIO(), width=140)
-    png = demo(tmp_path / "deep", episodes=2, planner="coordinate", console=console)
+    png = demo.demo(tmp_path / "deep", episodes=2, planner="coordinate", console=console)
     text = console.file.getvalue()  # type: ignore[attr-defined]
     assert png.name == "tmaze_trajectories.png"
     assert png.read_bytes()[:4] == b"\x89PNG"

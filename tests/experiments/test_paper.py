@@ -70,7 +70,7 @@ def test_the_three_objectives_of_table_2(kind: str, details: bool) -> None:
 
 
 def test_a_short_row_of_table_2() -> None:
-    found = run("reactivity", Settings(paper=True), 2, console=QUIET)
+    found = run("reactivity", Settings(paper=True), 1, console=QUIET)
     assert (found["success"], found["cue"]) == (1, 1)
 
 

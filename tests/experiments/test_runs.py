@@ -31,13 +31,13 @@ def check_reactivity(objective: str, found: dict[str, Any]) -> None:
         assert found["safe"] > 0.3  # the others' goals are a matter of luck
 
 
-@pytest.mark.parametrize("objective", ["active", "planning", "marginal"])
+@pytest.mark.parametrize("objective", ["active", "marginal", pytest.param("planning", marks=pytest.mark.slow)])
 def test_reactivity(objective: str, quick_compile: None) -> None:
     check_reactivity(objective, summary("reactivity", 20, objective=objective))
 
 
-@pytest.mark.parametrize("objective", ["active", "planning"])
-def test_doorkey_of_size_5(objective: str) -> None:
+@pytest.mark.parametrize("objective", ["active", pytest.param("planning", marks=pytest.mark.slow)])
+def test_doorkey_of_size_5(objective: str, quick_compile: None) -> None:
     found = summary("doorkey", 20, size=5, objective=objective, seed=1000)
     assert found["success"] == 1
     assert found["steps_over_shortest"] <= 1.12

@@ -62,7 +62,7 @@ def check_estimates(model: Any, belief: aif.Belief, horizon: int, guide: Any) ->
         assert abs(mean - expected) <= STANDARD_ERRORS * error + 1e-4, (objective, mean, expected, error)
 
 
-@pytest.mark.parametrize("guide", GUIDES)
+@pytest.mark.parametrize("guide", [pytest.param("temporal", marks=pytest.mark.slow), "sequence"])
 def test_the_tmaze(guide: str) -> None:
     """Exactly deterministic moves, with the cue as the only source of information."""
     check_estimates(tmaze, initial_belief(), 2, GUIDES[guide](tmaze))

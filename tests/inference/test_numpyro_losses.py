@@ -107,7 +107,8 @@ def check_frequencies(joint: oracle.Joint, draws: dict[str, np.ndarray]) -> None
 
 
 @pytest.mark.parametrize("guide", GUIDES)
-@pytest.mark.parametrize("seed", [2, 27])  # three steps with exact zeros; two sites in every role
+# Three steps with exact zeros; two sites in every role.
+@pytest.mark.parametrize("seed", [pytest.param(2, marks=pytest.mark.slow), 27])
 def test_guides_under_predictive(seed: int, guide: str) -> None:
     random = random_world(seed)
     arguments = random.model, random.belief(), random.horizon

@@ -50,7 +50,7 @@ def first_control(*arguments: Any, **settings: Any) -> np.ndarray:
 # The default objective
 
 
-@pytest.mark.parametrize(("where", "control"), [("start", SOUTH), ("cue", NORTH)])
+@pytest.mark.parametrize(("where", "control"), [pytest.param("start", SOUTH, marks=pytest.mark.slow), ("cue", NORTH)])
 def test_active_visits_the_cue_and_leaves_it(where: Where, control: int) -> None:
     assert first_control(tmaze, aif.Active(), where=where)[control] > 0.99
 
@@ -80,11 +80,12 @@ def test_so_does_every_corrected_objective(normalize: bool, gradient: Any, suppo
 @pytest.mark.parametrize(
     ("model", "expected"),
     [
-        pytest.param(with_shortcut, (0.217, 0.197, 0.389, 0.197), marks=pytest.mark.slow),
+        (with_shortcut, (0.217, 0.197, 0.389, 0.197)),
         (tmaze, (0.285, 0.188, 0.339, 0.188)),
     ],
     ids=["code", "text"],
 )
+@pytest.mark.slow
 def test_the_papers_active_prefers_the_cue(model: Any, expected: tuple[float, ...]) -> None:
     found = first_control(model, PAPER, "all")
     np.testing.assert_allclose(found, expected, atol=0.03)

@@ -81,16 +81,22 @@ def test_the_reactivity_maze() -> None:
         assert float(plan.free_energy[-1]) == pytest.approx(value, abs=1e-4)
 
 
-@pytest.mark.parametrize(("horizon", "reward"), [(2, -2.0), (3, 2.72), (4, 2.4213), (5, 3.6092), (6, 5.6188)])
-def test_the_tiger(horizon: int, reward: float) -> None:
+@pytest.fixture(scope="module")
+def hunter() -> aif.Planner:
+    return planner_of(tiger.tiger, aif.Planning(), 6)
+
+
+def test_the_tiger(hunter: aif.Planner) -> None:
     """The exact finite-horizon values, by a counter of words."""
-    plan = planner_of(tiger.tiger, aif.Planning(), horizon)(KEY, tiger.initial_belief())
-    assert float(plan.terms["plan_prior"] + plan.terms["correction"]) == pytest.approx(horizon * math.log(3), abs=1e-4)
-    assert -float(plan.terms["risk"]) == pytest.approx(reward, abs=2e-4)
+    for horizon, reward in {2: -2.0, 3: 2.72, 4: 2.4213, 5: 3.6092, 6: 5.6188}.items():
+        plan = hunter(KEY, tiger.initial_belief(), horizon)
+        prior = float(plan.terms["plan_prior"] + plan.terms["correction"])
+        assert prior == pytest.approx(horizon * math.log(3), abs=1e-4)
+        assert -float(plan.terms["risk"]) == pytest.approx(reward, abs=2e-4)
 
 
-def test_an_agent_without_a_first_look_is_worth_what_its_plan_promises() -> None:
-    planner, belief = planner_of(tiger.tiger, aif.Planning(), 4), tiger.initial_belief()
+def test_an_agent_without_a_first_look_is_worth_what_its_plan_promises(hunter: aif.Planner) -> None:
+    planner, belief = hunter, tiger.initial_belief()
     agent = aif.Agent(planner, belief, max_steps=4)
     assert tiger.CONTROLS[agent.act(None)] == "listen"
     assert tiger.CONTROLS[agent.act(1)] == "listen"

@@ -84,9 +84,10 @@ def test_a_file_without_observations_is_planned_with_its_states_seen(tmp_path: P
         "R: * : 2 : * 8\n"
     )
     model, belief = aif.read_pomdp(path, horizon=4)
-    plan = planner_of(model, 4)(KEY, belief)
+    planner = planner_of(model, 4)
+    plan = planner(KEY, belief)
     assert -float(plan.terms["risk"]) == pytest.approx(8 / 4 + 8 / 8)  # there after two steps, and it stays
-    agent = aif.Agent(planner_of(model, 4), belief, max_steps=4)
+    agent = aif.Agent(planner, belief, max_steps=4)
     outcomes = aif.run_episodes(functools.partial(PomdpFile, path, max_steps=4), agent, range(2))
     assert [episode.reward for episode in outcomes.episodes] == [3, 3]
 

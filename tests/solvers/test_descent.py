@@ -35,7 +35,9 @@ SMALL_STEP = 1e-4
 
 
 @pytest.mark.parametrize(
-    ("seed", "learn"), [(0, MOST), (9, MOST), (8, POLICY), (100, POLICY), (107, ("control", "parameter"))]
+    ("seed", "learn"),
+    [(9, MOST), (107, ("control", "parameter"))]
+    + [pytest.param(*case, marks=pytest.mark.slow) for case in ((0, MOST), (8, POLICY), (100, POLICY))],
 )
 def test_the_slope_is_what_the_backward_pass_promises(seed: int, learn: tuple[str, ...], x64: None) -> None:
     """A tiny step changes F by what the held derivatives say; seeds from 100 on have hidden states and memories."""
@@ -70,7 +72,7 @@ def solve(
     return aif.Planner(model, guide, objective, solver, max_horizon=horizon)(KEY, belief)
 
 
-@pytest.mark.parametrize(("seed", "learn"), [(0, POLICY), (9, POLICY), (3, MOST)])
+@pytest.mark.parametrize(("seed", "learn"), [(9, POLICY), (3, MOST), pytest.param(0, POLICY, marks=pytest.mark.slow)])
 def test_it_ends_where_nothing_near_is_lower(seed: int, learn: tuple[str, ...], x64: None) -> None:
     world = random_world(seed)
     plan = solve(world.model, world.belief(), world.horizon, aif.Active(gradient="through"), learn, min_decrease=1e-9)

@@ -73,11 +73,11 @@ def solved(objective: Any, learn: tuple[str, ...]) -> list[dict[str, np.ndarray]
 
 CASES = [
     (aif.Planning(), POLICY),
-    (aif.Marginal(), ALL),
     (aif.Active(gradient="through"), MOST),
-    (aif.Active(), ALL),
 ]
 MORE = [
+    (aif.Marginal(), ALL),
+    (aif.Active(), ALL),
     (aif.Planning(), ALL),
     (aif.Marginal(), POLICY),
     (aif.Active(gradient="through"), POLICY),

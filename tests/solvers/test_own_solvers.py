@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from typing import Any
 
 import jax
@@ -23,23 +22,22 @@ Lottery = skeleton("solver")["Lottery"]
 
 
 def test_a_solver_of_ones_own() -> None:
-    """It plans, in batches and in episodes; nobody beats the closed form."""
+    """It plans, in batches and in episodes; it does not beat the closed form."""
     from npro_aif.envs import TMaze
 
     belief = tmaze.initial_belief()
     guide = aif.guides.TemporalGuide(tmaze.tmaze, learn=("control",))
-    least = {}
-    for solver in (Lottery(), aif.CoordinateSolver()):
-        planner = aif.Planner(tmaze.tmaze, guide, aif.Planning(), solver, max_horizon=2)
-        plan = planner(KEY, belief)
-        least[solver] = float(plan.free_energy[-1])
-        np.testing.assert_allclose(sum(plan.terms.values()), least[solver], rtol=1e-5)
-        batch = planner.batch(jax.random.split(KEY, 3), jax.tree.map(lambda leaf: jnp.stack([leaf] * 3), belief))
-        assert batch.control.shape == (3, 2, 4)
-        outcomes = aif.run_episodes(TMaze, aif.Agent(planner, belief, max_steps=4), range(2))
-        assert len(outcomes.episodes) == 2
-    for worse, better in itertools.pairwise(least.values()):
-        assert better <= worse + 1e-6
+    planner, closed = (
+        aif.Planner(tmaze.tmaze, guide, aif.Planning(), solver, max_horizon=2)
+        for solver in (Lottery(), aif.CoordinateSolver())
+    )
+    plan = planner(KEY, belief)
+    np.testing.assert_allclose(sum(plan.terms.values()), plan.free_energy[-1], rtol=1e-5)
+    assert float(closed(KEY, belief).free_energy[-1]) <= float(plan.free_energy[-1]) + 1e-6
+    batch = planner.batch(jax.random.split(KEY, 3), jax.tree.map(lambda leaf: jnp.stack([leaf] * 3), belief))
+    assert batch.control.shape == (3, 2, 4)
+    outcomes = aif.run_episodes(TMaze, aif.Agent(planner, belief, max_steps=4), range(2))
+    assert len(outcomes.episodes) == 2
 
 
 def test_what_it_refuses_is_refused_before_anything_is_compiled() -> None:

@@ -67,7 +67,8 @@ def value_iteration(mdp: Mdp, soft: bool) -> tuple[np.ndarray, np.ndarray]:
     return np.stack(policies[::-1]), mdp.start @ value
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2))])
+@pytest.mark.usefixtures("quick_compile")
 @pytest.mark.parametrize(("objective", "soft"), [(aif.Planning(), False), (aif.Marginal(), True)])
 def test_one_sweep_is_value_iteration(seed: int, objective: Any, soft: bool, x64: None) -> None:
     mdp = random_mdp(seed)
