@@ -72,7 +72,7 @@ def _run(task_name: str, method: str, horizon: int, episodes: int, pipe: Connect
         agent = vfe_agent(task, Settings(horizon=horizon))
     else:
         settings = Settings(method=method.removesuffix(JIT), horizon=horizon)
-        agent = baselines.make_agent(task, settings, compiled=method.endswith(JIT))
+        agent = baselines.make_agent(task, settings, jit=method.endswith(JIT))
         agent.remember = False
         agent.prepare()
     agent.reset(tie_key(WARM_UP))

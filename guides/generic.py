@@ -33,8 +33,8 @@ class GenericGuide(TableGuide):
         sites: dict[str, Any] = {}
 
         def run(key: Array) -> dict[str, Array]:
-            found = trace(seed(self.guide, key)).get_trace(_belief(world), horizon=num_steps)
-            sites.update({name: site for name, site in found.items() if site["type"] == "param"})
+            every = trace(seed(self.guide, key)).get_trace(_belief(world), horizon=num_steps)
+            sites.update({name: site for name, site in every.items() if site["type"] == "param"})
             return {name: jnp.asarray(site["value"]) for name, site in sites.items()}
 
         shapes = jax.eval_shape(run, jax.random.key(0))

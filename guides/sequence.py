@@ -38,7 +38,7 @@ class SequenceGuide(TableGuide):
     :param model: the program whose sites the guide draws.
     :param support: "model" restricts q's tables to p's support; "all" leaves them unrestricted and raises the
         model's probabilities to 1e-10, as the paper's code does.
-    :param max_parameters: refuse tables with more logits than this.
+    :param max_logits: refuse tables with more logits than this.
     :param start: where its logits begin; by default q(u) at N(0,1), q(x|u) at the dynamics and q(y,θ|x) uniform.
 
     >>> from numpyro.infer import Predictive
@@ -56,14 +56,14 @@ class SequenceGuide(TableGuide):
         self,
         model: Callable[..., Any],
         support: Literal["model", "all"] = "model",
-        max_parameters: int = MOST_SEQUENCE_LOGITS,
+        max_logits: int = MOST_SEQUENCE_LOGITS,
         start: Start = START,
     ):
         super().__init__(model, start)
         if support not in ("model", "all"):
             raise ValueError(f"support: found {support!r}, expected 'model' or 'all'")
         self.support = support
-        self.max_parameters = max_parameters
+        self.max_logits = max_logits
 
     def shapes(self, world: World, num_steps: int) -> dict[str, tuple[int, ...]]:
         signature = world.signature
@@ -88,10 +88,10 @@ class SequenceGuide(TableGuide):
         check_open(world)
         shapes = self.shapes(world, num_steps)
         count = sum(int(np.prod([float(n) for n in shape])) for shape in shapes.values())
-        if count > self.max_parameters:
+        if count > self.max_logits:
             raise GuideError(
-                f"SequenceGuide: its tables would have {count:,} parameters at horizon {num_steps}, expected at most "
-                f"{self.max_parameters:,}; use TemporalGuide, or raise max_parameters"
+                f"SequenceGuide: its tables would have {count:,} logits at horizon {num_steps}, expected at most "
+                f"{self.max_logits:,}; use TemporalGuide, or raise max_logits"
             )
         if self.support == "model":
             _check_support(world)

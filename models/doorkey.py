@@ -137,14 +137,14 @@ def tables(size: int) -> Tables:
     bare[-2:] = GOAL, WALL
     key_row, key_column = np.divmod(np.arange(sizes["key"]), n - 2)
     door_row, wall = np.divmod(np.arange(n * (n - 2)), n - 2)  # with the last row, where MiniGrid puts none
-    found = Tables(
+    whole = Tables(
         near=np.where(inside, to_row * n + to_column, n * n),
         column=np.append(column, -1),
         bare=bare,
         key_cell=key_row * n + key_column,
         door_cell=door_row * n + wall + 1,
     )
-    return Tables(*(table.astype(np.int32) for table in found))
+    return Tables(*(table.astype(np.int32) for table in whole))
 
 
 def contents(cell: jax.Array, status: jax.Array, layout: Layout, size: int) -> jax.Array:

@@ -210,6 +210,9 @@ def reproduce(
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="A short version of everything.")] = False,
     long: Annotated[bool, typer.Option("--long", help="Also what takes hours; it says so first.")] = False,
+    fresh: Annotated[
+        bool, typer.Option("--fresh", help="Also rows that the repository keeps in docs/rows with the same settings.")
+    ] = False,
     workers: WorkersOption = None,
     dask: DaskOption = None,
 ) -> None:
@@ -222,7 +225,7 @@ def reproduce(
     out = out or Path("results/quick" if quick else "results")
     try:
         with workplace(workers, dask) as executor:
-            make(what.value, out, episodes=episodes, quick=quick, long=long, executor=executor)
+            make(what.value, out, episodes=episodes, quick=quick, long=long, fresh=fresh, executor=executor)
     except SettingsError as error:
         raise typer.BadParameter(str(error)) from error
     except KeyboardInterrupt:

@@ -26,13 +26,13 @@ COMPILING = (  # the events by which JAX tells how long it traced, lowered and c
     "/jax/core/compile/jaxpr_to_mlir_module_duration",
     BACKEND,
 )
-_compiled = [0.0]  # seconds of compiling so far in this process,
+_compile_seconds = [0.0]  # seconds of compiling so far in this process,
 _backend = [0.0]  # and those of XLA among them
 
 
 def _listen(event: str, duration_secs: float, **_: Any) -> None:
     if event in COMPILING:
-        _compiled[0] += duration_secs
+        _compile_seconds[0] += duration_secs
     if event == BACKEND:
         _backend[0] += duration_secs
 
@@ -42,7 +42,7 @@ jax.monitoring.register_event_duration_secs_listener(_listen)
 
 def compiling() -> dict[str, float]:
     """Seconds of this process so far: of tracing and lowering, and of XLA (or of reading what it had compiled)."""
-    return {"tracing_seconds": _compiled[0] - _backend[0], "xla_seconds": _backend[0]}
+    return {"tracing_seconds": _compile_seconds[0] - _backend[0], "xla_seconds": _backend[0]}
 
 
 def fingerprint(belief: Belief, *details: object) -> str:
@@ -108,9 +108,9 @@ class Solutions:
     @contextmanager
     def clock(self) -> Iterator[None]:
         """Measure a stretch of planning."""
-        start, compiled = time.perf_counter(), _compiled[0]
+        start, compiled = time.perf_counter(), _compile_seconds[0]
         yield
-        self._last = time.perf_counter() - start, _compiled[0] - compiled
+        self._last = time.perf_counter() - start, _compile_seconds[0] - compiled
 
     def count_last(self, problems: int = 1, seconds: float | None = None) -> None:
         """Count problems that were solved in the stretch that the clock measured last.
@@ -124,8 +124,8 @@ class Solutions:
         folder.mkdir(parents=True, exist_ok=True)
         about = folder / "settings.json"
         if about.exists():
-            found = json.loads(about.read_text())
-            differing = [name for name in {**found, **settings} if found.get(name) != settings.get(name)]
+            earlier = json.loads(about.read_text())
+            differing = [name for name in {**earlier, **settings} if earlier.get(name) != settings.get(name)]
             if differing:
                 raise ValueError(
                     f"{folder}: found a run with other settings ({', '.join(sorted(differing))}), expected the "

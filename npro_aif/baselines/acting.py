@@ -173,8 +173,8 @@ class ReferenceAgent(Acting):
             scores = standard_efe(tables)
             plans, total = scores.plans, scores.total
         else:
-            found = expected_free_energy(self.model, self.belief, horizon)
-            plans, total = np.asarray(found.plans), -np.asarray(found.total, np.float64)
+            energy = expected_free_energy(self.model, self.belief, horizon)
+            plans, total = np.asarray(energy.plans), -np.asarray(energy.total, np.float64)
         prior = tables.control[plans].sum(1) / self.gamma
         return by_first_control(total + prior, plans[:, 0], self.signature.num_controls, self.gamma, self.stochastic)
 

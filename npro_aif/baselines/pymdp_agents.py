@@ -75,7 +75,7 @@ class PymdpAgent(Acting):
 
     :param sensors: whether observations with ``plan=False`` take part in planning.
     :param translation: how the world is put into pymdp's terms.
-    :param compiled: put ``jax.jit`` around pymdp's calls, which has none of its own around most of them; otherwise they
+    :param jit: put ``jax.jit`` around pymdp's calls, which has none of its own around most of them; otherwise they
         are made as in pymdp's README, and take thousands of times longer.
     """
 
@@ -92,13 +92,13 @@ class PymdpAgent(Acting):
         remember: bool,
         sensors: bool,
         translation: Translation,
-        compiled: bool,
+        jit: bool,
     ):
         require_pymdp()
         super().__init__(model, belief, horizon, max_steps, gamma=gamma, stochastic=stochastic, remember=remember)
         check_size(self.signature, self.horizon, self.method, MAX_BYTES)
         self.sensors, self.translation = sensors, translation
-        self._jit: Callable[[Any], Any] = jax.jit if compiled else lambda function: function
+        self._jit: Callable[[Any], Any] = jax.jit if jit else lambda function: function
         self._decisions: dict[int, Callable[[Beliefs], np.ndarray]] = {}
         self._clock: int | None = None
         arrays = self._arrays(self.horizon, sensors=True).without_goal()
@@ -198,9 +198,9 @@ class StandardEFE(PymdpAgent):
         remember: bool = True,
         sensors: bool = False,
         translation: Translation = TRANSLATION,
-        compiled: bool = True,
+        jit: bool = True,
     ):
-        super().__init__(model, belief, horizon, max_steps, gamma, stochastic, remember, sensors, translation, compiled)
+        super().__init__(model, belief, horizon, max_steps, gamma, stochastic, remember, sensors, translation, jit)
 
     def _decision(self, horizon: int) -> Callable[[Beliefs], np.ndarray]:
         tables = dense_tables(self.model, self.initial_belief, horizon)
@@ -239,10 +239,10 @@ class Sophisticated(PymdpAgent):
         sensors: bool = True,
         translation: Translation = TRANSLATION,
         search: Search = SEARCH,
-        compiled: bool = True,
+        jit: bool = True,
     ):
         self.search = search
-        super().__init__(model, belief, horizon, max_steps, gamma, stochastic, remember, sensors, translation, compiled)
+        super().__init__(model, belief, horizon, max_steps, gamma, stochastic, remember, sensors, translation, jit)
 
     def _decision(self, horizon: int) -> Callable[[Beliefs], np.ndarray]:
         from pymdp.planning import si

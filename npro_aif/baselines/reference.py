@@ -66,8 +66,8 @@ def standard_efe(tables: Tables) -> PlanScores:
     2
     """
     plans = np.array(list(itertools.product(range(tables.num_controls), repeat=tables.horizon)))
-    found = np.array([_follow(tables, plan) for plan in plans])
-    return PlanScores(plans, found[:, 0], found[:, 1])
+    scores = np.array([_follow(tables, plan) for plan in plans])
+    return PlanScores(plans, scores[:, 0], scores[:, 1])
 
 
 def sophisticated(tables: Tables, gamma: float = np.inf) -> Recursion:
@@ -99,8 +99,8 @@ def sophisticated(tables: Tables, gamma: float = np.inf) -> Recursion:
                 total += weight * float(choose(later, gamma) @ later)
         return total
 
-    found = value(tables.joint, 0)
-    return Recursion(found, choose(found, gamma))
+    scores = value(tables.joint, 0)
+    return Recursion(scores, choose(scores, gamma))
 
 
 def choose(value: np.ndarray, gamma: float) -> np.ndarray:
@@ -112,15 +112,15 @@ def choose(value: np.ndarray, gamma: float) -> np.ndarray:
 
 def outcomes(tables: Tables, joint: np.ndarray) -> Iterator[tuple[float, np.ndarray]]:
     """Every observation of all sites that can come, as its probability and the belief after it."""
-    found = [(1.0, joint)]
+    branches = [(1.0, joint)]
     for p in tables.observation.values():
-        found = [
+        branches = [
             (weight * float(mass), belief * p[..., k] / mass)
-            for weight, belief in found
+            for weight, belief in branches
             for k, mass in enumerate(_seen(belief, p))
             if mass > 0
         ]
-    return iter(found)
+    return iter(branches)
 
 
 def _follow(tables: Tables, plan: np.ndarray) -> tuple[float, float]:

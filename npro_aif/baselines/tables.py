@@ -108,9 +108,9 @@ def _preference(world: World, observation: dict[str, np.ndarray], shape: tuple[i
     total = np.zeros(shape)
     for name, table in world.preference.items():
         if table.shape[2] > 1 or table.shape[3] > 1:
-            found = "the previous state" if table.shape[2] > 1 else "the control"
+            what = "the previous state" if table.shape[2] > 1 else "the control"
             raise ModelError(
-                f"preference '{name}': found a dependence on {found}, expected one on the new state and the parameters "
+                f"preference '{name}': found a dependence on {what}, expected one on the new state and the parameters "
                 "(the baselines have no preferences over moves)"
             )
         total += _float64(table)[:, :, 0, 0, :]
@@ -122,8 +122,8 @@ def _preference(world: World, observation: dict[str, np.ndarray], shape: tuple[i
 
 def _control(world: World) -> np.ndarray:
     if world.control.shape[0] > 1 or world.control.shape[1] > 1:
-        found = "time" if world.control.shape[0] > 1 else "the state"
-        raise ModelError(f"control: found a prior that depends on {found}, expected one for all steps and states")
+        parent = "time" if world.control.shape[0] > 1 else "the state"
+        raise ModelError(f"control: found a prior that depends on {parent}, expected one for all steps and states")
     return _float64(world.control)[0, 0]
 
 

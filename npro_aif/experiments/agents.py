@@ -187,12 +187,12 @@ def make_solver(task: Task, settings: Settings) -> SVISolver:
     return SVISolver(optax.adam(rate), task.num_steps if settings.num_steps is None else settings.num_steps)
 
 
-def pymdp_agent(task: Task, settings: Settings, *, compiled: bool = True) -> PymdpAgent:
+def pymdp_agent(task: Task, settings: Settings, *, jit: bool = True) -> PymdpAgent:
     """The agent for a task by the method "efe" or "sophisticated".
 
     What pymdp cannot do, and pymdp missing, is told as a mistake in the settings.
 
-    :param compiled: as in :class:`PymdpAgent`.
+    :param jit: as in :class:`PymdpAgent`.
     """
     horizon = settings.horizon or task.horizon
     try:
@@ -204,7 +204,7 @@ def pymdp_agent(task: Task, settings: Settings, *, compiled: bool = True) -> Pym
                 task.max_steps,
                 gamma=EFE_GAMMA,
                 remember=False,
-                compiled=compiled,
+                jit=jit,
             )
         return Sophisticated(
             task.model,
@@ -213,7 +213,7 @@ def pymdp_agent(task: Task, settings: Settings, *, compiled: bool = True) -> Pym
             task.max_steps,
             gamma=SOPHISTICATED_GAMMA,
             translation=SOPHISTICATED_TRANSLATION,
-            compiled=compiled,
+            jit=jit,
         )
     except (TooLarge, ImportError) as error:
         raise SettingsError(str(error)) from error

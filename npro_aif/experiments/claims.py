@@ -142,11 +142,11 @@ def _rewards(studies: Studies) -> list[Claim]:
         for label, (mean, std) in by_label.items():
             values = studies[maze][label]["rewards"]
             spread = float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
-            found = f"{np.mean(values):+.2f} ± {spread:.2f} over {len(values)} streams"
+            measured = f"{np.mean(values):+.2f} ± {spread:.2f} over {len(values)} streams"
             near = abs(float(np.mean(values)) - mean) <= max(CLOSE, std)
             note = "± 1 of every θ = left, − 1 of every other" if std and maze == "tmaze" else ""
             text = f"{label}: mean reward {mean:+.2f} ± {std:.2f}"
-            claims.append(Claim(TITLES[maze], text, found, near if len(values) > 1 else None, note))
+            claims.append(Claim(TITLES[maze], text, measured, near if len(values) > 1 else None, note))
     return claims
 
 
@@ -155,10 +155,10 @@ def appendix_c(studies: Mapping[str, Any] | None) -> list[Claim]:
 
     :param studies: by "objective, condition, optimizer, T", with ``free_energy``.
     """
-    found = studies or {}
+    descents = studies or {}
 
     def ends(kind: str, condition: str, optimizer: str = "Adam", horizon: int = 20) -> tuple[float, float] | None:
-        study = found.get(f"{kind}, {condition}, {optimizer}, {horizon}")
+        study = descents.get(f"{kind}, {condition}, {optimizer}, {horizon}")
         return None if study is None else (study["free_energy"][0], study["free_energy"][-1])
 
     claims = []

@@ -86,7 +86,7 @@ def study_maze(maze: str, kind: str, size: Size) -> dict[str, Any]:
 
     first = agent.filter(agent.initial_belief, None, about.environment(stream).reset(seed=0)[0], step=0)
     plan = anytime.curve(first, 0, about.rate)
-    found: dict[str, Any] = {
+    content: dict[str, Any] = {
         "budget": {str(steps): rates_of(steps, about.rate) for steps in size.budgets},
         "cue": {str(steps): float(plan.control[steps // EVERY - 1, about.cue]) for steps in size.budgets},
         "rates": {str(rate): rates_of(chosen, rate) for rate in size.rates[maze]},
@@ -94,11 +94,11 @@ def study_maze(maze: str, kind: str, size: Size) -> dict[str, Any]:
         "unknown": plan.free_energy.tolist(),
     }
     played = list(anytime.play(about.environment(stream), size.episodes, chosen, about.rate))
-    found["curves"] = quartiles([curve for _, curves in played for curve in curves])
+    content["curves"] = quartiles([curve for _, curves in played for curve in curves])
     if maze == "tmaze":
         known = Belief(jnp.asarray(KNOWN), agent.initial_belief.state)
-        found["known"] = anytime.curve(known, 0, about.rate).free_energy.tolist()
-    return found | {"seconds": time.perf_counter() - start}
+        content["known"] = anytime.curve(known, 0, about.rate).free_energy.tolist()
+    return content | {"seconds": time.perf_counter() - start}
 
 
 def quartiles(curves: list[Curve]) -> dict[str, list[float]]:
@@ -109,10 +109,10 @@ def quartiles(curves: list[Curve]) -> dict[str, list[float]]:
 
 def kept_or(path: Path, settings: dict[str, Any], study: Callable[[], dict[str, Any]], say: Say) -> dict[str, Any]:
     """What a file holds, if it is of the same settings; else the study, which is then written."""
-    found = stored(path, settings)
-    if found is not None:
+    content = stored(path, settings)
+    if content is not None:
         say(f"{path.stem}: finished before with the same settings, kept")
-        return found
+        return content
     say(f"{path.stem}: running")
     return store(path, settings, study())
 
@@ -152,7 +152,7 @@ def make_convergence(
     doorkey = doorkey_convergence.make(out, long=long, say=say, keep=kept_or)
     table = claims.appendix_b(studies) + claims.appendix_c(doorkey.studies)
     console.print(claims.rich_table(table))
-    seconds = sum(study["seconds"] for found in studies.values() for study in found.values())
+    seconds = sum(study["seconds"] for of_maze in studies.values() for study in of_maze.values())
     command = "npro-aif reproduce convergence" + (" --quick" if quick else "") + (" --long" if long else "")
     pictures = [file.name for file in (*made, *doorkey.files) if file.suffix == ".png"]
     write_text(out / "convergence.md", claims.page(table, pictures, command, seconds, doorkey.note))

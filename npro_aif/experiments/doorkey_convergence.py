@@ -102,13 +102,13 @@ def make(out: Path, *, long: bool, say: Callable[[str], None], keep: Keep) -> Ma
         say(SKIPPED)
         return Made(None, [], SKIPPED)
     say(f"appendix C takes {TAKES}; a run that was stopped goes on")
-    found: dict[str, Any] = {}
+    studies: dict[str, Any] = {}
     for condition, horizon in cases():
         for kind in OBJECTIVES:
             for optimizer in OPTIMIZERS:
                 name = f"doorkey-{kind}-{condition.replace(' ', '-')}-{optimizer.lower()}-{horizon}"
                 settings = {"num_steps": NUM_STEPS, "rate": RATE, "seed": SEED, "version": npro_aif.__version__}
-                found[f"{kind}, {condition}, {optimizer}, {HORIZON if condition == NEAR else horizon}"] = keep(
+                studies[f"{kind}, {condition}, {optimizer}, {HORIZON if condition == NEAR else horizon}"] = keep(
                     out / f"{name}.json",
                     settings,
                     lambda kind=kind, condition=condition, optimizer=optimizer, horizon=horizon: study(  # type: ignore[misc]
@@ -118,13 +118,13 @@ def make(out: Path, *, long: bool, say: Callable[[str], None], keep: Keep) -> Ma
                 )
     knowledge = {name: (name, HORIZON) for name in (BLANK, POSITION, LAYOUT, NEAR)}
     ahead = {f"{name}, $T={T}$": (name, T) for name in (BLANK, POSITION) for T in (HORIZON, DOUBLE)}
-    files = save_figure(draw(found, knowledge), out / "doorkey_knowledge")
-    files += save_figure(draw(found, ahead), out / "doorkey_horizon")
-    hours = sum(one["seconds"] for one in found.values()) / 3600
-    return Made(found, files, f"Appendix C took {hours:.1f} hours.")
+    files = save_figure(draw(studies, knowledge), out / "doorkey_knowledge")
+    files += save_figure(draw(studies, ahead), out / "doorkey_horizon")
+    hours = sum(one["seconds"] for one in studies.values()) / 3600
+    return Made(studies, files, f"Appendix C took {hours:.1f} hours.")
 
 
-def draw(found: dict[str, Any], columns: dict[str, tuple[str, int]]) -> Figure:
+def draw(studies: dict[str, Any], columns: dict[str, tuple[str, int]]) -> Figure:
     """A column for each case, a row for each objective, a line for each optimizer."""
     figure = Figure(figsize=(3.0 * len(columns) + 0.6, 2.3 * len(OBJECTIVES)), layout="constrained")
     grid = figure.subplots(len(OBJECTIVES), len(columns), squeeze=False)
@@ -133,7 +133,7 @@ def draw(found: dict[str, Any], columns: dict[str, tuple[str, int]]) -> Figure:
         grid[-1, column].set_xlabel("gradient step", fontsize=9)
         for axes, kind in zip(grid[:, column], OBJECTIVES, strict=True):
             for colour, style, optimizer in zip(PALETTE, ("-", "--"), OPTIMIZERS, strict=False):
-                values = found[f"{kind}, {condition}, {optimizer}, {horizon}"]["free_energy"]
+                values = studies[f"{kind}, {condition}, {optimizer}, {horizon}"]["free_energy"]
                 axes.plot(values, style, color=colour, label=optimizer, linewidth=1.4)
             axes.spines[["top", "right"]].set_visible(False)
             axes.tick_params(labelsize=8)

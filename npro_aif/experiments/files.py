@@ -27,8 +27,19 @@ def stored(path: Path, settings: dict[str, Any]) -> dict[str, Any] | None:
     """What a file holds, if it was made with these settings."""
     if not path.exists():
         return None
-    found = json.loads(path.read_text())
-    return found if found.get("settings") == json.loads(json.dumps(settings)) else None
+    content = json.loads(path.read_text())
+    return content if same_settings(content.get("settings"), settings) else None
+
+
+def same_settings(stored: dict[str, Any] | None, settings: dict[str, Any], but: tuple[str, ...] = ()) -> bool:
+    """Whether settings that were read from a file are these.
+
+    :param but: the names of those that do not matter.
+    """
+    ours = json.loads(json.dumps(settings))
+    return stored is not None and all(
+        stored.get(name) == ours.get(name) for name in (stored.keys() | ours.keys()) - set(but)
+    )
 
 
 def store(path: Path, settings: dict[str, Any], content: dict[str, Any]) -> dict[str, Any]:

@@ -28,11 +28,11 @@ class WithoutMoves(Active):
     """F_active without the epistemic prior over controls, p̃(u): wandering is not paid for."""
 
     def priors(self, part: Part) -> EpistemicPriors:
-        found = super().priors(part)
-        normalizers = found.normalizers
+        priors = super().priors(part)
+        normalizers = priors.normalizers
         if normalizers is not None:
             normalizers = normalizers._replace(control=0 * normalizers.control)
-        return found._replace(control=0 * found.control, normalizers=normalizers)
+        return priors._replace(control=0 * priors.control, normalizers=normalizers)
 
 
 class Paper(NamedTuple):

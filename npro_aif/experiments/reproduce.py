@@ -1,7 +1,8 @@
 """The command ``npro-aif reproduce``: the paper's tables, figures and convergence studies with our numbers.
 
 Every row of a table is one JSON file, written when the row is finished; a further run takes over the rows whose
-settings are the same, so that a run that was stopped goes on where it was.
+settings are the same, so that a run that was stopped goes on where it was. So are rows that the repository keeps
+(:mod:`npro_aif.experiments.kept`), unless they shall be made afresh.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from npro_aif.experiments import worlds
 from npro_aif.experiments.convergence import make_convergence
 from npro_aif.experiments.figures import make_figures
 from npro_aif.experiments.files import prepare, save_figure, store, stored, write_text
+from npro_aif.experiments.kept import kept_row
 from npro_aif.experiments.play import play
 from npro_aif.experiments.progress import EpisodeBar, bars
 from npro_aif.experiments.rows import EPISODES, QUICK_EPISODES, TABLES, Row, TableOfRows, quick_row
@@ -36,6 +38,7 @@ def reproduce(
     episodes: int | None = None,
     quick: bool = False,
     long: bool = False,
+    fresh: bool = False,
     executor: Executor | Workers | None = None,
     console: Console | None = None,
 ) -> list[Path]:
@@ -45,6 +48,7 @@ def reproduce(
     :param episodes: of each row; as many as in the paper by default.
     :param quick: a short version of everything.
     :param long: also what takes hours: DoorKey by the paper's solver.
+    :param fresh: run the rows that the repository keeps, too.
     :param executor: whose workers play the episodes of the tables.
     """
     console = console or Console()
@@ -59,12 +63,25 @@ def reproduce(
         console.rule(part)
         if part in TABLES:
             made += make_table(
-                TABLES[part], out, episodes=episodes, quick=quick, long=long, console=console, executor=executor
+                TABLES[part],
+                out,
+                episodes=episodes,
+                quick=quick,
+                long=long,
+                fresh=fresh,
+                console=console,
+                executor=executor,
             )
         elif part == "worlds":  # of another paper, so that "all" is without it
             count = episodes or (worlds.QUICK_EPISODES if quick else worlds.EPISODES)
             made += make_table(
-                worlds.WORLDS_TABLE, out, episodes=count, quick=quick, console=console, executor=executor
+                worlds.WORLDS_TABLE,
+                out,
+                episodes=count,
+                quick=quick,
+                fresh=fresh,
+                console=console,
+                executor=executor,
             )
         elif part == "figures":
             made += make_figures(out / "figures", console=console)
@@ -82,6 +99,7 @@ def make_table(
     quick: bool,
     console: Console,
     long: bool = False,
+    fresh: bool = False,
     executor: Executor | Workers | None = None,
 ) -> list[Path]:
     """Run the rows of a table that are not there yet, print it, and write it in every form."""
@@ -95,7 +113,7 @@ def make_table(
             if row.takes is not None and long:
                 console.print(f"{table.name} | {title} | {row.label}: takes {row.takes}", highlight=False)
             bar = EpisodeBar(progress, f"{title}, {row.label}: episodes", own)
-            results[row.name], how = make_row(row, own, out, bar, long=long, executor=executor)
+            results[row.name], how = make_row(row, own, out, bar, long=long, fresh=fresh, executor=executor)
             bar.remove()
             progress.advance(all_rows)
             console.print(f"{table.name} | {title} | {row.label}: {how}", highlight=False)
@@ -103,6 +121,7 @@ def make_table(
     command = f"npro-aif reproduce {table.name}"
     command += " --quick" if quick else ""
     command += " --long" if long else ""
+    command += " --fresh" if fresh else ""
     command += f" --episodes {episodes}" if episodes else ""
     files = [out / f"{table.name}.md", out / f"{table.name}.csv"]
     write_text(files[0], markdown(table, results, command))
@@ -117,11 +136,13 @@ def make_row(
     bar: EpisodeBar,
     *,
     long: bool = False,
+    fresh: bool = False,
     executor: Executor | Workers | None = None,
 ) -> tuple[dict[str, Any], str]:
     """The content of a row's file, and in a few words how it came about.
 
     :param long: run it even if it takes hours.
+    :param fresh: run it even if the repository keeps it.
     """
     path, unfinished = out / "rows" / f"{row.name}.json", out / "unfinished" / row.name
     task = make_task(
@@ -133,9 +154,13 @@ def make_row(
         details=row.settings.details,
     )
     chosen = row_settings(task, row, episodes)
-    kept = stored(path, chosen)
+    finished = stored(path, chosen)
+    if finished is not None:
+        return finished, f"finished before with the same settings, kept ({path})"
+    kept = None if fresh else kept_row(row.name, chosen)
     if kept is not None:
-        return kept, f"finished before with the same settings, kept ({path})"
+        version = kept["settings"]["version"]
+        return kept, f"not run, as the repository keeps it (docs/rows, version {version}); --fresh runs it"
     if row.takes is not None and not long:
         why = f"not run: takes {row.takes}; `npro-aif reproduce {row.name.split('-')[0]} --long` runs it"
         return {"missing": why}, why

@@ -121,8 +121,8 @@ def _notes(table: TableOfRows, results: Results) -> list[str]:
 
 def _episodes(table: TableOfRows, results: Results) -> str:
     """How many episodes there were, and with which seeds."""
-    found = [s for block in table.blocks for row in block.rows if (s := _summary(results, row)) is not None]
-    kinds = sorted({(s["seed"], s["episodes"]) for s in found})
+    summaries = [s for block in table.blocks for row in block.rows if (s := _summary(results, row)) is not None]
+    kinds = sorted({(s["seed"], s["episodes"]) for s in summaries})
     return "; ".join(f"{count} episodes, seeds {seed} to {seed + count - 1}" for seed, count in kinds) or "not run yet"
 
 
@@ -175,13 +175,20 @@ def markdown(table: TableOfRows, results: Results, command: str) -> str:
     lines += ["| " + " | ".join(heads) + " |", "|" + "|".join(["---"] + ["---:"] * (len(heads) - 1)) + "|"]
     for block in table.blocks:
         lines.append(f"| *{block.title}* |" + " |" * (len(heads) - 1))
-        for row in block.rows:
-            summary = _summary(results, row)
-            values = [text for one in _cells(table, row, summary) for text in (_marked(one), one.paper)]
-            time = "–" if summary is None else f"{summary['seconds_per_decision']:.4f}"
-            ratio = [_ratio(summary)] if optimal else []
-            lines.append("| " + " | ".join([row.label, *values, *ratio, time]) + " |")
+        lines += [markdown_row(table, row, results, optimal) for row in block.rows]
     return "\n".join([*lines, "", LEGEND, "", *(f"- {note}" for note in _notes(table, results))]) + "\n"
+
+
+def markdown_row(table: TableOfRows, row: Row, results: Results, optimal: bool) -> str:
+    """One line of a table on a page.
+
+    :param optimal: whether the table has a column for the steps over those of the optimal policy.
+    """
+    summary = _summary(results, row)
+    values = [text for one in _cells(table, row, summary) for text in (_marked(one), one.paper)]
+    time = "–" if summary is None else f"{summary['seconds_per_decision']:.4f}"
+    ratio = [_ratio(summary)] if optimal else []
+    return "| " + " | ".join([row.label, *values, *ratio, time]) + " |"
 
 
 CSV_FIELDS = (
@@ -226,17 +233,17 @@ def csv_text(table: TableOfRows, results: Results) -> str:
 
 
 def _numbers(table: TableOfRows, row: Row, measure: str, summary: Mapping[str, Any] | None) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    numbers: dict[str, Any] = {}
     published = row.published.get(measure)
     if summary is not None and summary.get(measure) is not None:
         low, high = interval(summary, measure)
-        found |= {"ours": summary[measure], "ours_low": low, "ours_high": high}
-        found["ours_std"] = summary.get(f"{measure}_std")
-        found["overlap"] = cell(measure, summary, published, table.published_episodes).overlap
+        numbers |= {"ours": summary[measure], "ours_low": low, "ours_high": high}
+        numbers["ours_std"] = summary.get(f"{measure}_std")
+        numbers["overlap"] = cell(measure, summary, published, table.published_episodes).overlap
     if published is not None:
         low, high = published.interval(table.published_episodes)
-        found |= {"paper": published.value, "paper_low": low, "paper_high": high, "paper_std": published.std}
-    return found
+        numbers |= {"paper": published.value, "paper_low": low, "paper_high": high, "paper_std": published.std}
+    return numbers
 
 
 def picture(table: TableOfRows, results: Results) -> Figure:

@@ -86,11 +86,11 @@ def expected_free_energy(
     plans = jnp.asarray(digits(signature.num_controls, int(horizon)))
     if posterior is not None:
         return ExpectedFreeEnergy(plans, *jax.jit(_under_posterior)(posterior))
-    return ExpectedFreeEnergy(plans, *_compiled(program)(program.fixed, belief))
+    return ExpectedFreeEnergy(plans, *_model_terms(program)(program.fixed, belief))
 
 
 @functools.lru_cache(maxsize=64)
-def _compiled(program: Program) -> Callable[[Fixed, Belief], tuple[Array, ...]]:
+def _model_terms(program: Program) -> Callable[[Fixed, Belief], tuple[Array, ...]]:
     """The terms of every plan, compiled once for a program (and so for a horizon)."""
 
     def under_model(fixed: Fixed, belief: Belief) -> tuple[Array, ...]:

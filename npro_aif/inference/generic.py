@@ -333,9 +333,9 @@ def _check_sites(model_trace: Mapping[str, Any], guide_trace: Mapping[str, Any])
     for name in guide:
         if name not in model:
             raise GuideError(f"site '{name}': found in the guide and not in the model, expected it in both")
-        found, expected = (num_categories(name, side[name]) for side in (guide, model))
-        if found != expected:
-            raise GuideError(f"site '{name}': found {found} categories in the guide, expected the model's {expected}")
+        size, models = (num_categories(name, side[name]) for side in (guide, model))
+        if size != models:
+            raise GuideError(f"site '{name}': found {size} categories in the guide, expected the model's {models}")
 
 
 def check_guide(model: Callable[..., Any], guide: Callable[..., Any], belief: Belief, horizon: int) -> None:

@@ -155,7 +155,7 @@ def _draw(
         content = loop.at(t).next_memory(np.asarray(memories[-1]), np.asarray(states[-1]), control, values)  # type: ignore[arg-type]
         memories.append(int(content))
         place = contingency.follow(place, seen)
-    found = split(int(steps.world.theta[row]), signature.parameter)
-    found |= split(np.array(states), signature.state) | split(np.array(controls), signature.control)
-    found |= {site.name: np.array([seen[i] for seen in sights]) for i, site in enumerate(signature.observation)}
-    return {name: np.asarray(v) for name, v in (found | split(np.array(memories), signature.memory)).items()}
+    draws = split(int(steps.world.theta[row]), signature.parameter)
+    draws |= split(np.array(states), signature.state) | split(np.array(controls), signature.control)
+    draws |= {site.name: np.array([seen[i] for seen in sights]) for i, site in enumerate(signature.observation)}
+    return {name: np.asarray(v) for name, v in (draws | split(np.array(memories), signature.memory)).items()}

@@ -92,17 +92,17 @@ class HostFunctions:
 
     def _uninterrupted(self, fixed: Fixed, belief: Belief, horizon: int | Array) -> Found:
         """What an agent acts on: Ctrl-C ends its episode, not one search only."""
-        found = self.search(belief, int(horizon), fixed.elapsed)
-        if found.info.interrupted:
+        outcome = self.search(belief, int(horizon), fixed.elapsed)
+        if outcome.info.interrupted:
             raise KeyboardInterrupt
-        return found
+        return outcome
 
     def solve(self, fixed: Fixed, support: None, belief: Belief, horizon: int | Array, key: Array, start: None) -> Plan:
         """The plan from a belief."""
-        found = self.search(belief, int(horizon), fixed.elapsed)
-        replay = found.replay()
-        info = found.certified(replay.cost)
-        part: Any = _Part(replay, found)
+        outcome = self.search(belief, int(horizon), fixed.elapsed)
+        replay = outcome.replay()
+        info = outcome.certified(replay.cost)
+        part: Any = _Part(replay, outcome)
         terms = self.objective.combine(part, None)
         dtype = jnp.result_type(float)
         theta, valid = _possible(np.asarray(belief.parameter))
@@ -133,9 +133,9 @@ class HostFunctions:
 class _Part:
     """The statistics of a whole plan, of which the objective makes its terms."""
 
-    def __init__(self, replay: Replay, found: Found):
+    def __init__(self, replay: Replay, outcome: Found):
         self.replay = replay
-        shares = np.array([share for share, _ in found.starts])
+        shares = np.array([share for share, _ in outcome.starts])
         self.entropy = float(-(shares * np.log(shares)).sum())  # where first controls tie; later ones are certain
 
     def preference(self) -> Any:

@@ -108,15 +108,15 @@ class _Growing:
         """What is believed of hidden states and parameters."""
         signature = self.signature
         table = mass.reshape(signature.num_states, signature.num_memories, -1).sum(1) / mass.sum()
-        found = {}
+        beliefs = {}
         for site in signature.state:
             if site.hidden:
-                found[site.name] = by_label(site, marginalize(jnp.asarray(table.sum(1)), signature.state, site.name))
+                beliefs[site.name] = by_label(site, marginalize(jnp.asarray(table.sum(1)), signature.state, site.name))
         parameter = np.zeros(signature.num_parameters)
         np.add.at(parameter, np.asarray(self.world.theta), table.sum(0))
         for site in signature.parameter:
-            found[site.name] = by_label(site, marginalize(jnp.asarray(parameter), signature.parameter, site.name))
-        return found
+            beliefs[site.name] = by_label(site, marginalize(jnp.asarray(parameter), signature.parameter, site.name))
+        return beliefs
 
 
 def by_label(site: Site, probs: Any) -> dict[str, float]:

@@ -40,8 +40,8 @@ def tokenize(text: str, file: str = "<text>") -> list[Token]:
         while place < len(line):
             match = _TOKEN.match(line, place)
             if match is None:
-                found = line[place:].split()[0]
-                raise PomdpError(file, number, place + 1, f"found {found!r}, expected a word, a number, ':' or '*'")
+                word = line[place:].split()[0]
+                raise PomdpError(file, number, place + 1, f"found {word!r}, expected a word, a number, ':' or '*'")
             if match.lastgroup != "blank":
                 tokens.append(Token(str(match.lastgroup), match.group(), number, place + 1))
             place = match.end()

@@ -91,11 +91,11 @@ def perfect_information(model: Callable[..., Any], belief: Belief, horizon: int)
     """
     program = program_of(model, belief, horizon)
     check_belief(belief, program.signature)
-    return _compiled(program)(program.fixed, belief)
+    return _bound(program)(program.fixed, belief)
 
 
 @functools.lru_cache(maxsize=64)
-def _compiled(program: Program) -> Callable[[Fixed, Belief], Array]:
+def _bound(program: Program) -> Callable[[Fixed, Belief], Array]:
     def bound(fixed: Fixed, belief: Belief) -> Array:
         world = program.bind(fixed, belief, program.num_steps).routed()
         return (jnp.exp(world.parameter) * jnp.exp(world.initial).T * _best(world, program.num_steps)).sum()

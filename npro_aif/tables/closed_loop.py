@@ -239,13 +239,13 @@ class ClosedLoop:
     def surprise(self, kernel: Transition, before: Array) -> Array:
         mass = self._by_memory(before)  # (M, X, Θ)
         if not self.has_hidden:
-            found = jnp.moveaxis(jax.vmap(lambda mass: surprise(kernel, mass))(mass), 0, 2)  # (U|1, X, M, Θ|1)
-            return found.reshape(found.shape[0], -1, found.shape[-1])
+            surprises = jnp.moveaxis(jax.vmap(lambda mass: surprise(kernel, mass))(mass), 0, 2)  # (U|1, X, M, Θ|1)
+            return surprises.reshape(surprises.shape[0], -1, surprises.shape[-1])
         moves = _moves(kernel)
         flow = self._to_visible(mass, moves)
         share = log_share(flow, flow.sum(0))[self.visible][:, self.visible]  # (X', X, M, U|1)
-        found = -contract("uxmi", (share, "kxmu"), (moves, "iuxk"))
-        return found.reshape(found.shape[0], -1, found.shape[-1])
+        surprises = -contract("uxmi", (share, "kxmu"), (moves, "iuxk"))
+        return surprises.reshape(surprises.shape[0], -1, surprises.shape[-1])
 
     def shown(self, visible: Array) -> Array:
         return self.members[visible, 0]

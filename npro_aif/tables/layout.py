@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-INSIDE = "promise_in_bounds"  # indices are checked when a program is compiled
+INSIDE = "promise_in_bounds"  # indices are checked when a program is read
 
 
 def contract(output: str, *operands: tuple[Array, str]) -> Array:

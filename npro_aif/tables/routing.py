@@ -102,14 +102,14 @@ class Rows:
 
     def pull(self, value: Array) -> Array:
         first, *others = self.target
-        found = value.at[first.ravel()].get(mode=INSIDE)
+        values = value.at[first.ravel()].get(mode=INSIDE)
         if self.mixed is not None:
             place, group = self.mixed
-            part = found[place]
+            part = values[place]
             for g, target in enumerate(others, start=1):
                 part = jnp.where(group == g, value.at[target.ravel()[place]].get(mode=INSIDE), part)
-            found = found.at[place].set(part, mode=INSIDE)
-        return found.reshape(*first.shape, -1)
+            values = values.at[place].set(part, mode=INSIDE)
+        return values.reshape(*first.shape, -1)
 
     def spread(self, weight: Array) -> Array:
         if self.mixed is None:  # all θ agree on the next state: there is nothing to be uncertain of
@@ -117,9 +117,9 @@ class Rows:
         place, group = self.mixed
         here = weight[place % len(weight)]
         parts = (sum_last(jnp.where(group == g, here, 0.0)) for g in range(len(self.target)))
-        found = jnp.zeros(self.target.shape[1] * len(weight), weight.dtype)
-        found = found.at[place].set(neg_entropy(sum_last(here)) - sum(map(neg_entropy, parts)), mode=INSIDE)
-        return found.reshape(-1, len(weight))
+        entropy = jnp.zeros(self.target.shape[1] * len(weight), weight.dtype)
+        entropy = entropy.at[place].set(neg_entropy(sum_last(here)) - sum(map(neg_entropy, parts)), mode=INSIDE)
+        return entropy.reshape(-1, len(weight))
 
     def surprise(self, weight: Array) -> Array:
         if self.mixed is None:
@@ -129,8 +129,8 @@ class Rows:
         parts = [sum_last(jnp.where(group == g, here, 0.0)) for g in range(len(self.target))]
         log = [log_share(part, sum_last(here)) for part in parts]
         own = sum(jnp.where(group == g, log[g][:, None], 0.0) for g in range(len(self.target)))
-        found = jnp.zeros((self.target.shape[1] * len(weight), weight.shape[1]), weight.dtype)
-        return -found.at[place].set(own, mode=INSIDE).reshape(-1, *weight.shape)
+        surprises = jnp.zeros((self.target.shape[1] * len(weight), weight.shape[1]), weight.dtype)
+        return -surprises.at[place].set(own, mode=INSIDE).reshape(-1, *weight.shape)
 
 
 def blocks(num_controls: int) -> list[slice]:

@@ -39,9 +39,7 @@ def test_standard_efe_scores_as_the_reference(standard: StandardEFE) -> None:
 
 
 def test_jit_around_pymdp_changes_nothing() -> None:
-    plain, compiled = (
-        StandardEFE(tmaze.tmaze, tmaze.initial_belief(), horizon=1, compiled=compiled) for compiled in (False, True)
-    )
+    plain, compiled = (StandardEFE(tmaze.tmaze, tmaze.initial_belief(), horizon=1, jit=jit) for jit in (False, True))
     for agent in (plain, compiled):
         agent.observe(AT_START)
     np.testing.assert_allclose(plain.scores(), compiled.scores(), atol=1e-5)

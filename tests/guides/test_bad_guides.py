@@ -83,13 +83,13 @@ def test_a_guide_with_too_many_sites() -> None:
 
 def test_a_sequence_guide_that_would_be_too_large() -> None:
     model = Slice().program()
-    guide = aif.guides.SequenceGuide(model, max_parameters=100_000)
+    guide = aif.guides.SequenceGuide(model, max_logits=100_000)
     count = 2**6 + 2**6 * 3**6 + 3**6 * 2**6 * 2
     guide_error(
-        guide, f"would have {count:,} parameters at horizon 6", "expected at most 100,000", "TemporalGuide", horizon=6
+        guide, f"would have {count:,} logits at horizon 6", "expected at most 100,000", "TemporalGuide", horizon=6
     )
     # With the limit that holds by default, and tables that could not even be allocated.
-    guide_error(aif.guides.SequenceGuide(model), "parameters at horizon 30", "expected at most 4,000,000", horizon=30)
+    guide_error(aif.guides.SequenceGuide(model), "logits at horizon 30", "expected at most 4,000,000", horizon=30)
 
 
 @pytest.mark.parametrize("deterministic", [True, False])

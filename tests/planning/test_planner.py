@@ -151,8 +151,8 @@ def test_values_and_gradients_are_finite_in_a_deterministic_world(guide: str) ->
     """Every term of F, where q is uniform, random, and so certain that its probabilities underflow."""
     program, horizon = GUIDES[guide](tmaze), 2
     beliefs = [initial_belief(), initial_belief(CUE, theta=0)]
-    compiled = program_of(tmaze, beliefs[0], horizon)
-    first = program.first_params(KEY, compiled.world(beliefs[0], horizon), horizon)
+    read = program_of(tmaze, beliefs[0], horizon)
+    first = program.first_params(KEY, read.world(beliefs[0], horizon), horizon)
 
     @jax.jit
     def evaluate(world: Any, scale: jax.Array) -> Any:
@@ -166,7 +166,7 @@ def test_values_and_gradients_are_finite_in_a_deterministic_world(guide: str) ->
 
     for belief in beliefs:
         for scale in (0.0, 1.0, 30.0, 300.0):
-            for array in jax.tree.leaves(evaluate(compiled.world(belief, horizon), jnp.asarray(scale))):
+            for array in jax.tree.leaves(evaluate(read.world(belief, horizon), jnp.asarray(scale))):
                 assert array.dtype == jnp.float32
                 assert jnp.isfinite(array).all(), scale
 

@@ -1,0 +1,133 @@
+"""Rows that the repository keeps: reproductions take them over, and the docs say what they say."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import runpy
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from npro_aif.experiments import kept, reproduce
+from npro_aif.experiments.rows import EPISODES, TABLES, Row
+
+ROOT = Path(__file__).parents[2]
+ROWS = kept.kept_rows()
+
+
+def row_named(name: str) -> Row:
+    return next(row for table in TABLES.values() for block in table.blocks for row in block.rows if row.name == name)
+
+
+def test_a_kept_row_is_taken_over_unless_it_shall_be_fresh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    runs: list[str] = []
+
+    def play(row: Row, episodes: int, *_: Any) -> dict[str, Any]:
+        runs.append(row.name)
+        return {"compile_seconds": 0.0, "problems": 0, "seconds_per_decision": 0.0, "episodes": episodes}
+
+    class Bar:
+        def advance(self) -> None: ...
+
+        def watch(self, _: Any) -> None: ...
+
+    monkeypatch.setattr(reproduce, "play", play)
+    monkeypatch.setattr(reproduce, "prepare", lambda *_: None)
+    row, folder, bar = row_named("table1-coordinate-active"), tmp_path / "kept", Bar()
+    made, _ = reproduce.make_row(row, 7, tmp_path / "first", bar)  # type: ignore[arg-type]
+    assert runs == [row.name]
+    folder.mkdir()
+    made["settings"]["version"] = "0.0.1"  # of whichever version
+    (folder / f"{row.name}.json").write_text(json.dumps(made))
+    monkeypatch.setattr(reproduce, "kept_row", lambda name, settings: kept.kept_row(name, settings, folder))
+    content, how = reproduce.make_row(row, 7, tmp_path / "second", bar)  # type: ignore[arg-type]
+    assert content == made
+    assert "the repository keeps it (docs/rows, version 0.0.1); --fresh runs it" in how
+    assert runs == [row.name]
+    reproduce.make_row(row, 8, tmp_path / "second", bar)  # type: ignore[arg-type]
+    reproduce.make_row(row, 7, tmp_path / "third", bar, fresh=True)  # type: ignore[arg-type]
+    assert runs == [row.name] * 3
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_what_a_kept_row_holds(name: str) -> None:
+    content = ROWS[name]
+    assert {"settings", "summary"} <= content.keys()
+    assert content["settings"]["version"]
+    if name.startswith("table"):
+        assert row_named(name)
+        table = name.split("-")[0]
+        most = row_named(name).episodes or EPISODES[table]
+        assert content["summary"]["episodes"] == content["settings"]["episodes"] == most
+
+
+def test_the_results_are_what_the_rows_say() -> None:
+    script = runpy.run_path(str(ROOT / "docs" / "results.py"), run_name="results")
+    page = (ROOT / "docs" / "results.md").read_text()
+    assert script["refreshed"](page) == page, "run `python docs/results.py`"
+
+
+def rate(name: str) -> str:
+    """A success rate with its interval, as the README writes it."""
+    summary = ROWS[name]["summary"]
+    low, high = (100 * summary[f"success_{end}"] for end in ("low", "high"))
+    return f"{summary['success']:.0%}".replace("%", " %") + f" [{low:.0f}, {high:.0f}]"
+
+
+def steps(name: str) -> str:
+    return f"{ROWS[name]['summary']['steps']:.2f}"
+
+
+def test_the_readmes_results_are_what_the_rows_say() -> None:
+    """Each line has what its rows have; a row that is not kept cannot be compared."""
+    text = (ROOT / "README.md").read_text()
+    lines = {task: next(line for line in text.splitlines() if line.startswith(f"| {task}")) for task in TASKS}
+    compared = 0
+    for task, claims in TASKS.items():
+        for name, claim in claims.items():
+            if name in ROWS:
+                said = claim.format(rate=rate(name), steps=steps(name))
+                assert re.search(re.escape(said), lines[task]), (name, said, lines[task])
+                compared += 1
+    assert compared >= len(ROWS) // 4
+
+
+TASKS = {
+    "T-maze": {
+        "table1-coordinate-active": "F_active {rate}",
+        "run-tmaze-told": "with a memory {rate}",
+    },
+    "Reactivity Maze": {
+        "table2-coordinate-active": "F_active {rate}",
+        "run-reactivity-told": "with a memory {rate}",
+    },
+    "MiniGrid DoorKey-8x8": {
+        "table3-search-planning": "search: {rate} in {steps} steps",
+        "table3-every-step-active": "F_active {rate} in {steps}",
+    },
+}
+
+
+def test_console_says_that_a_row_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The command's words, with a table of one row that is kept."""
+    name = "table1-coordinate-active"
+    content = {"settings": {"version": "1"}, "summary": SUMMARY}
+    monkeypatch.setattr(reproduce, "kept_row", lambda *_: content)
+    monkeypatch.setattr(reproduce, "save_figure", lambda *_: [])
+    table = TABLES["table1"]
+    block = next(block for block in table.blocks if any(row.name == name for row in block.rows))
+    short = table._replace(blocks=(block._replace(rows=(row_named(name),)),))
+    console = Console(file=io.StringIO(), width=200)
+    reproduce.make_table(short, tmp_path, episodes=None, quick=False, console=console)
+    assert "not run, as the repository keeps it" in console.file.getvalue()  # type: ignore[attr-defined]
+
+
+SUMMARY = {
+    "seed": 0, "episodes": 200, "seconds_per_decision": 0.01, "compile_seconds": 1.0, "success": 1.0,
+    "success_low": 0.98, "success_high": 1.0, "cue": 1.0, "cue_low": 0.98, "cue_high": 1.0, "safe": None,
+    "reward": 1.0, "reward_std": 0.0, "steps": 4.0, "steps_std": 0.0,
+}  # fmt: skip
