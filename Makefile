@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/ready
 TYPES := $(VENV)/types
 
-.PHONY: demo test lint types pytest slow bench wheel clean
+.PHONY: demo test lint types pytest slow bench wheel oldest clean
 
 demo: $(READY)
 	$(BIN)/npro-aif demo
@@ -39,6 +39,14 @@ wheel: $(READY)
 	cd $(VENV) && empty/bin/python ../tests/core_alone.py
 	$(VENV)/empty/bin/pip install --quiet "$$(echo $(VENV)/wheel/*.whl)[cli]"
 	cd $(VENV) && empty/bin/npro-aif run tmaze --episodes 2
+
+# The lower bounds of pyproject.toml, exactly, in an environment of their own; TESTS says which tests, all by default.
+oldest:
+	mkdir -p $(VENV) && $(PYTHON) tests/oldest.py > $(VENV)/oldest.txt
+	$(PYTHON) -m venv --clear $(VENV)/oldest
+	$(VENV)/oldest/bin/pip install --quiet --requirement $(VENV)/oldest.txt
+	$(VENV)/oldest/bin/pip install --quiet --no-deps --editable .
+	$(VENV)/oldest/bin/pytest -n 2 --dist worksteal $(TESTS)
 
 $(READY): pyproject.toml
 	$(PYTHON) -m venv $(VENV)

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import Array
 
 from npro_aif.inference.temporal import TemporalPosterior
 from npro_aif.program.signature import Site, marginalize, split
@@ -101,7 +103,7 @@ class _Growing:
         if t < self.depth:
             probs = np.exp(np.asarray(self.posterior.control[t][place]))
             control = {label_of(signature.control, u): float(p) for u, p in enumerate(probs)}
-            later = self.branches(t + 1, self.posterior.slice(world, jnp.asarray(t), jnp.asarray(mass)).flow.after)
+            later = self.branches(t + 1, _after(world, self.posterior, t, mass))
         return Branch(t, seen, float(mass.sum()), control, self.believed(mass), later)
 
     def believed(self, mass: np.ndarray) -> dict[str, dict[str, float]]:
@@ -111,12 +113,18 @@ class _Growing:
         beliefs = {}
         for site in signature.state:
             if site.hidden:
-                beliefs[site.name] = by_label(site, marginalize(jnp.asarray(table.sum(1)), signature.state, site.name))
+                beliefs[site.name] = by_label(site, marginalize(table.sum(1), signature.state, site.name))
         parameter = np.zeros(signature.num_parameters)
         np.add.at(parameter, np.asarray(self.world.theta), table.sum(0))
         for site in signature.parameter:
-            beliefs[site.name] = by_label(site, marginalize(jnp.asarray(parameter), signature.parameter, site.name))
+            beliefs[site.name] = by_label(site, marginalize(parameter, signature.parameter, site.name))
         return beliefs
+
+
+@jax.jit
+def _after(world: World, posterior: TemporalPosterior, t: Array, mass: Array) -> Array:
+    """The mass (S, Θ) one step later."""
+    return posterior.slice(world, t, mass).flow.after
 
 
 def by_label(site: Site, probs: Any) -> dict[str, float]:

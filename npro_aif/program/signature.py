@@ -138,7 +138,7 @@ def _checked(value: object, size: int, what: str) -> int:
     return int(array)
 
 
-def marginalize(table: Array, sites: tuple[Site, ...], name: str) -> Array:
+def marginalize(table: Any, sites: tuple[Site, ...], name: str) -> Any:
     """The marginal of one site from a table whose last axis is flat over ``sites``."""
     axis = [site.name for site in sites].index(name)
     cube = table.reshape(table.shape[:-1] + tuple(site.size for site in sites))
