@@ -69,7 +69,7 @@ def test_every_term_by_enumeration_everywhere(seed: int, memory: str, certain: b
 
 def plan_of(random: ClosedWorld, objective: Any, **settings: Any) -> aif.Plan:
     guide = TemporalGuide(random.model, learn=("control",))
-    solver = aif.CoordinateSolver(tol=1e-9, **settings)
+    solver = aif.CoordinateSolver(tol=1e-9, restarts=1, **settings)
     return aif.Planner(random.model, guide, objective, solver, max_horizon=random.horizon)(KEY, random.belief())
 
 
