@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import shutil
 import subprocess
 import sys
@@ -17,7 +18,7 @@ FOLDERS = {"npro_aif": ROOT / "npro_aif", "npro_aif.models": ROOT / "models", "n
 
 # A room imports from the rooms above it, and never the other way; those in one line may import each other.
 FLOORS = (
-    {"errors", "extras", "numerics", "sizes", "pickling"},
+    {"_jax", "_numpyro", "errors", "extras", "numerics", "sizes", "pickling"},
     {"language", "belief", "distributions", "sites"},
     {"tables", "program", "pomdp"},
     {"inference"},
@@ -118,6 +119,44 @@ def test_models_use_public_names_only() -> None:
     models = "npro_aif.models."
     used = {i.target for i in OWN if i.source.startswith(models) and not i.target.startswith(models)}
     assert used == {"npro_aif"}
+
+
+# What JAX and NumPyro do not document, or document as theirs to change.
+PRIVATE = re.compile(
+    r"^(jax\.(_src|core|extend|interpreters)|jaxlib|numpyro\.primitives|numpyro\.util|numpyro\.infer\.util)(\.|$)"
+    r"|^numpyro\.distributions\.(util|distribution)(\.|$)|^(jax|numpyro|optax|funsor)\.(.*\.)?_"
+)
+ADAPTERS = {"npro_aif._jax", "npro_aif._numpyro"}
+EXEMPT = {f"npro_aif.program.{name}" for name in ("indices", "jaxprs", "program", "traced")}  # for the time being
+
+
+def outer_names(tree: ast.AST) -> Iterator[str]:
+    """The dotted names of a module that begin at an import: imported themselves, or as attributes of what is."""
+    known: dict[str, str] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                known[alias.asname or alias.name.split(".")[0]] = (
+                    alias.name if alias.asname else alias.name.split(".")[0]
+                )
+                yield alias.name
+        elif isinstance(node, ast.ImportFrom):
+            for alias in node.names:
+                known[alias.asname or alias.name] = f"{node.module}.{alias.name}"
+                yield f"{node.module}.{alias.name}"
+    for node in ast.walk(tree):
+        parts: list[str] = []
+        while isinstance(node, ast.Attribute):
+            parts.append(node.attr)
+            node = node.value
+        if parts and isinstance(node, ast.Name) and node.id in known:
+            yield ".".join([known[node.id], *reversed(parts)])
+
+
+def test_private_names_are_used_in_two_modules_only() -> None:
+    used = {name: set(filter(PRIVATE.search, outer_names(ast.parse(p.read_text())))) for name, p in MODULES.items()}
+    assert {name: names for name, names in used.items() if names and name not in ADAPTERS | EXEMPT} == {}
+    assert all(used[name] for name in ADAPTERS)
 
 
 def test_every_room_says_its_idea() -> None:
