@@ -221,12 +221,12 @@ def _read(kept: Kept, seeds: tuple[int, ...]) -> Block | None:
     path = _path(kept, seeds)
     if not path.exists():
         return None
-    found = json.loads(path.read_text())
-    if tuple(found["seeds"]) != seeds:
+    content = json.loads(path.read_text())
+    if tuple(content["seeds"]) != seeds:
         return None
-    episodes = (row | {"controls": tuple(row["controls"]), "infos": tuple(row["infos"])} for row in found["episodes"])
-    certificates = tuple(Certificate(*row) for row in found["certificates"])
-    return Block(tuple(Episode(**row) for row in episodes), Effort(*found["effort"]), certificates)
+    episodes = (row | {"controls": tuple(row["controls"]), "infos": tuple(row["infos"])} for row in content["episodes"])
+    certificates = tuple(Certificate(*row) for row in content["certificates"])
+    return Block(tuple(Episode(**row) for row in episodes), Effort(*content["effort"]), certificates)
 
 
 def _plain(value: Any) -> Any:

@@ -44,22 +44,22 @@ def summarize(task: Task, episodes: Sequence[Episode], effort: Effort) -> dict[s
     What the task does not have (the T-maze is never safe, only DoorKey has a shortest path) is None.
     """
     outcomes = [task.outcome(episode) for episode in episodes]
-    found: dict[str, Any] = {"episodes": len(episodes)}
+    summary: dict[str, Any] = {"episodes": len(episodes)}
     for name in PROPORTIONS:
         values = [bool(outcome[name]) for outcome in outcomes if name in outcome]
         low, high = wilson(sum(values), len(values)) if values else (None, None)
-        found |= {name: sum(values) / len(values) if values else None, f"{name}_low": low, f"{name}_high": high}
+        summary |= {name: sum(values) / len(values) if values else None, f"{name}_low": low, f"{name}_high": high}
     for name in MEANS:
         numbers = [float(getattr(episode, name)) for episode in episodes]
-        found |= {name: float(np.mean(numbers)) if numbers else None}
-        found |= {f"{name}_std": float(np.std(numbers)) if numbers else None}
+        summary |= {name: float(np.mean(numbers)) if numbers else None}
+        summary |= {f"{name}_std": float(np.std(numbers)) if numbers else None}
     shortest = [outcome["shortest"] for outcome in outcomes if "shortest" in outcome]
-    found["shortest"] = float(np.mean(shortest)) if shortest else None
-    found["steps_over_shortest"] = found["steps"] / found["shortest"] if shortest else None
+    summary["shortest"] = float(np.mean(shortest)) if shortest else None
+    summary["steps_over_shortest"] = summary["steps"] / summary["shortest"] if shortest else None
     optimal = task.optimum(episodes[0].seed, len(episodes)) if episodes and task.optimum is not None else None
-    found["optimum"] = optimal
-    found["steps_over_optimum"] = None if optimal is None else found["steps"] / optimal
-    return found | {
+    summary["optimum"] = optimal
+    summary["steps_over_optimum"] = None if optimal is None else summary["steps"] / optimal
+    return summary | {
         "decisions": effort.decisions,
         "problems": effort.problems,
         "seconds_per_decision": effort.seconds_per_decision,
