@@ -8,7 +8,7 @@ get the same name by chance with a probability of about H²/2⁶².)
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -35,12 +35,20 @@ def names(steps: Sequence[Step], rounds: int, first: int) -> np.ndarray:
         for place, step in enumerate(moves):
             fixed += (_seen(step) * _odd(2, place, step.label.shape[1])).sum(1)
         name = _mixed(fixed)
+        ways = [way for place, step in enumerate(moves) for way in _ways(step, place, first)]
         for _ in range(rounds):
             after = fixed.copy()
-            for place, step in enumerate(moves):
-                after += (_over_chance(step, name[step.to - first]) * _odd(3, place, num_controls)).sum(1)
+            for to, units, factor in ways:
+                after += _over_chance(units, name.take(to)) * factor
             name = _mixed(after)
     return name
+
+
+def _ways(step: Step, place: int, first: int) -> Iterator[tuple[np.ndarray, np.ndarray | None, np.uint64]]:
+    """By control: where it leads, (H, J), the chance of each, and what to multiply its name with."""
+    for control, factor in enumerate(_odd(3, place, step.to.shape[1])):
+        to = (step.to[:, control] - first).astype(np.intp)
+        yield to, None if step.chance is None else _units(step.chance[:, control]), factor
 
 
 def _seen(step: Step) -> np.ndarray:
@@ -51,11 +59,10 @@ def _seen(step: Step) -> np.ndarray:
     return _mixed(seen)
 
 
-def _over_chance(step: Step, ahead: np.ndarray) -> np.ndarray:
-    """Names (H, U, J) of where a control leads as one, (H, U): Σ_j p_j name_j, so that equal ones count together."""
-    if step.chance is None:
-        return ahead[..., 0]
-    units = _units(step.chance)
+def _over_chance(units: np.ndarray | None, ahead: np.ndarray) -> np.ndarray:
+    """Names (H, J) of where a control leads as one, (H,): Σ_j p_j name_j, so that equal ones count together."""
+    if units is None:
+        return ahead[:, 0]
     low, high = (
         ((units % prime) * ((ahead >> np.uint64(shift)) % prime) % prime).sum(-1) % prime
         for prime, shift in zip(np.array(PRIMES, np.uint64), (0, 32), strict=True)
