@@ -69,6 +69,9 @@ FEW_TERMS = 8
 # possible, so many at once. (DoorKey-8x8 has 276,480 and takes about a second; bounds on time and memory.)
 MOST_HYPOTHESES = 2**20
 ROWS_AT_ONCE = 64
+# Hypotheses that have come in so; more, and a planner begins anew with those of its present belief. (A bound on memory:
+# one of DoorKey-16x16 takes about 200 bytes.)
+MOST_TAKEN_IN = 2**23
 # Hypotheses in all information states that a planner keeps: about 1 GB with what leads from one to the other. More, and
 # it forgets them. (A bound on memory; all first looks of DoorKey-8x8 and what follows them are well below.)
 MOST_REMEMBERED = 2**25

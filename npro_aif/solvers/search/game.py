@@ -20,7 +20,7 @@ import numpy as np
 from npro_aif._jax import eval_context
 from npro_aif.belief import Belief
 from npro_aif.program.program import Program
-from npro_aif.sizes import MOST_HYPOTHESES, ROWS_AT_ONCE
+from npro_aif.sizes import MOST_HYPOTHESES, MOST_TAKEN_IN, ROWS_AT_ONCE
 from npro_aif.solvers.search.branching import Branching, merge
 from npro_aif.solvers.search.classes import names
 from npro_aif.solvers.search.hypotheses import Step, read_step
@@ -64,6 +64,11 @@ class Game:
     def extend(self, marks: Sequence[bytes]) -> None:
         """Let plans be as long as these steps."""
         self.marks += marks[len(self.marks) :]
+
+    def full(self, belief: Belief) -> bool:
+        """Whether a belief would have parameters come in that have no room."""
+        possible = np.asarray(belief.parameter) > 0
+        return len(self.class_of) > MOST_TAKEN_IN and bool((self.row[possible] < 0).any())
 
     def layer(self, left: int) -> Branching:
         """The step that is made when so many are left, over classes."""
@@ -274,7 +279,8 @@ def _shared(steps: list[Step]) -> list[Step]:
     result: list[Step] = []
     for step in steps:
         same = next((other for other in result if _moves_alike(step, other)), step)
-        result.append(same._replace(cost=step.cost, effort=step.effort))
+        effort = same.effort if np.array_equal(same.effort, step.effort) else step.effort
+        result.append(same._replace(cost=step.cost, effort=effort))
     return result
 
 

@@ -31,6 +31,7 @@ class SearchInfo(NamedTuple):
     """How a search ended, and what it shows.
 
     ``lower`` and ``upper`` are a certificate: no policy whatever costs less than the one, and the plan costs the other.
+    (An agent that keeps no plans does not replay them; ``upper`` is then a bound from above on what its policy costs.)
     """
 
     iterations: Any  # () 0: there is no sweep and no gradient step
@@ -57,14 +58,14 @@ class SearchInfo(NamedTuple):
         >>> SearchInfo(1, True, 0, 5.6, 5.6, True, 12, 4, None, None, False).explain()
         'Optimal: no policy has a lower F. 12 information states, 4 steps deep.'
         >>> SearchInfo(1, False, 0, 5.0, 5.5, False, 9, 2, None, None, False).explain()
-        'Stopped: at most 0.5000 nats above the optimum, which is at least 5.0000. 9 information states, 2 steps deep.'
+        'Stopped: at most 0.5 nats above the optimum, which is at least 5.0000. 9 information states, 2 steps deep.'
         """
         size = f"{int(self.nodes)} information states, {int(self.depth)} steps deep."
         if bool(self.optimal):
             return f"Optimal: no policy has a lower F. {size}"
-        end = "Interrupted" if bool(self.interrupted) else "Stopped"
+        end = "Interrupted" if bool(self.interrupted) else "Ended" if bool(self.converged) else "Stopped"
         gap = float(self.upper) - float(self.lower)
-        return f"{end}: at most {gap:.4f} nats above the optimum, which is at least {float(self.lower):.4f}. {size}"
+        return f"{end}: at most {gap:.4g} nats above the optimum, which is at least {float(self.lower):.4f}. {size}"
 
 
 @dataclass(frozen=True)
@@ -231,7 +232,7 @@ class Searches:
     def _of(self, belief: Belief, horizon: int, elapsed: Any, marks: list[bytes]) -> AndOrSearch:
         """The search that these steps belong to: the last one, or a new one."""
         search = self._search
-        if search is None or not search.game.fits(marks):
+        if search is None or not search.game.fits(marks) or search.game.full(belief):
             search = self._search = AndOrSearch(
                 Game(self.program, belief, horizon, marks, elapsed), self._tolerance(belief)
             )
