@@ -5,8 +5,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import jax
+import numpy as np
 import pytest
 
+from npro_aif.program.program import program_of
 from npro_aif.sizes import STARTS
 
 pytestmark = pytest.mark.usefixtures("quick_compile")
@@ -35,3 +38,17 @@ def test_the_default_is_as_low_as_the_best_of_many(name: str) -> None:
         assert min(outcome.starts[:STARTS]) <= outcome.best + ABOVE
         assert outcome.rise <= 1e-6
         assert all(outcome.settled)
+
+
+@pytest.mark.parametrize("number", [7, 18])
+def test_its_worlds_are_those_of_their_programs(number: int) -> None:
+    """The tables that are put into a frame's program are what the reader finds in the world's own."""
+    quality = benchmark()
+    structure = quality.STRUCTURES[number]
+    frame, numbers = quality.frame_of(structure), quality.draw(structure, 3)
+    belief = quality.belief_of(numbers)
+    own = program_of(quality.program(frame, numbers), belief, frame.horizon).world(belief, numbers.horizon)
+    put = quality.with_numbers(quality.read(frame).world, numbers)
+    for found, expected in zip(*(jax.tree.leaves(world._replace(signature=None)) for world in (put, own)), strict=True):
+        found, expected = np.broadcast_arrays(found, expected)
+        np.testing.assert_allclose(np.exp(found), np.exp(expected), atol=1e-6)
