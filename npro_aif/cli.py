@@ -86,6 +86,7 @@ class Preference(enum.StrEnum):
     every_step = "every-step"
 
 
+Gradient = enum.StrEnum("Gradient", {"fixed": "fixed", "through": "through"})
 ActBy = enum.StrEnum("ActBy", {"probability": "probability", "cost": "cost"})
 
 
@@ -122,6 +123,10 @@ def run(
     size: Annotated[int | None, typer.Option(min=5, help="Of DoorKey's grid, 8 by default.")] = None,
     preference: Annotated[Preference | None, typer.Option(help="When DoorKey's goal is preferred.")] = None,
     weight: Annotated[float | None, typer.Option(min=0, help="Of the epistemic priors.")] = None,
+    gradient: Annotated[
+        Gradient | None,
+        typer.Option(help="F_active as a fixed point, or through: as a minimum, no observations learned."),
+    ] = None,
     memory: Annotated[
         str | None,
         typer.Option(help="What the policy remembers: told or (tmaze) count of the cue; of a file, how many steps."),
@@ -166,6 +171,7 @@ def run(
         solver=solver and solver.value,
         horizon=horizon,
         weight=weight,
+        gradient=gradient and gradient.value,
         paper=paper,
         num_steps=num_steps,
         learning_rate=learning_rate,

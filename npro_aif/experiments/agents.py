@@ -22,6 +22,7 @@ from npro_aif.experiments.product import ProductAgent, ProductPlanner
 from npro_aif.experiments.tasks import (
     ACT_BY,
     DEFAULTS,
+    GRADIENTS,
     METHODS,
     OBJECTIVES,
     SOLVERS,
@@ -63,10 +64,16 @@ def check_settings(task: Task, settings: Settings) -> None:
         raise SettingsError(f"details: found it with the method {settings.method}, which has them in any case")
     if settings.method != "vfe":
         return
-    if settings.weight is not None and settings.objective != "active":
-        raise SettingsError(
-            f"weight: found {settings.weight} with the objective {settings.objective}, expected it with active only"
-        )
+    for name in ("weight", "gradient"):
+        value = getattr(settings, name)
+        if value is not None and settings.objective != "active":
+            raise SettingsError(
+                f"{name}: found {value} with the objective {settings.objective}, expected it with active only"
+            )
+    if settings.gradient is not None:
+        check_choice("gradient", settings.gradient, GRADIENTS)
+        if settings.paper:
+            raise SettingsError(f"gradient: found {settings.gradient!r} with --paper, which has its own")
     for name in ("num_steps", "learning_rate"):
         if getattr(settings, name) is not None and solver != "svi":
             raise SettingsError(
@@ -155,17 +162,21 @@ def make_guide(task: Task, settings: Settings) -> TableGuide:
     start = task.start if solver_name(settings) == "svi" else START
     if task.name == "tmaze" and solver_name(settings) == "svi" and task.memory is None:
         return SequenceGuide(task.model, support=task.support, start=start)  # type: ignore[arg-type]
-    return TemporalGuide(task.model, learn=task.learn, start=start)
+    learn = task.learn
+    if settings.gradient == "through":  # under which nobody should learn observations (docs/modelling.md)
+        learn = tuple(factor for factor in learn if factor != "observation")
+    return TemporalGuide(task.model, learn=learn, start=start)
 
 
 def make_objective(task: Task, settings: Settings) -> Objective:
-    """The objective, with the weight that was asked for."""
+    """The objective, with the weight and the reading that were asked for."""
     check_choice("objective", settings.objective, OBJECTIVES)
     if settings.objective == "marginal":
         return Marginal()
     if settings.objective == "planning":
         return Planning()
-    return task.active if settings.weight is None else dataclasses.replace(task.active, weight=settings.weight)
+    chosen = {name: getattr(settings, name) for name in ("weight", "gradient")}
+    return dataclasses.replace(task.active, **{name: value for name, value in chosen.items() if value is not None})
 
 
 def choose_solver(task: Task, settings: Settings) -> CoordinateSolver | SearchSolver | SVISolver:

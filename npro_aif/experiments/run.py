@@ -133,6 +133,7 @@ def describe(task: Task, settings: Settings, size: int | None, preference: str |
         about["details"] = True
     about["learn"] = ",".join(getattr(guide, "learn", ())) or None
     about["weight"] = getattr(objective, "weight", None)
+    about["gradient"] = settings.gradient
     about["max_parameters"] = task.max_parameters
     about["act_by"] = settings.act_by
     if solver == "search":

@@ -31,6 +31,7 @@ OBJECTIVES = ("active", "planning", "marginal")
 SOLVERS = ("svi", "coordinate", "search")
 PREFERENCES = doorkey.PREFERENCES
 ACT_BY = ("probability", "cost")
+GRADIENTS = ("fixed", "through")
 MEMORIES = {"tmaze": ("told", "count"), "reactivity": ("told",), "wumpus": ("told",), "rock-sample": ("told",)}
 
 
@@ -75,6 +76,7 @@ class Settings(NamedTuple):
     solver: str | None = None  # coordinate, or with the paper's switches svi
     horizon: int | None = None
     weight: float | None = None
+    gradient: str | None = None  # the reading of F_active
     paper: bool = False  # the switches of the paper's code in place of ours
     num_steps: int | None = None  # of SVI
     learning_rate: float | None = None

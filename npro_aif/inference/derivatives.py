@@ -14,21 +14,22 @@ from __future__ import annotations
 import jax
 from jax import Array
 
+from npro_aif.inference.epistemic import EpistemicCosts
 from npro_aif.inference.objectives import Objective
 from npro_aif.inference.temporal import Slice
 from npro_aif.tables.surprise import log_mixture
 
 
-def told(now: Slice, objective: Objective) -> Array:
-    """What observations cost at each arrival, (A, Θ)."""
+def told(now: Slice, objective: Objective) -> tuple[Array, EpistemicCosts]:
+    """What observations cost at each arrival, (A, Θ), and the epistemic costs of the slice, which come with it."""
 
-    def cost(arrived: Array) -> Array:
+    def cost(arrived: Array) -> tuple[Array, EpistemicCosts]:
         part = now._replace(flow=now.flow._replace(arrived=arrived))
         costs = objective.costs(part)
         assert costs is not None
-        return (part.state() * (costs.ambiguity + costs.novelty)).sum()
+        return (part.state() * (costs.ambiguity + costs.novelty)).sum(), costs
 
-    return jax.grad(cost)(now.flow.arrived)
+    return jax.grad(cost, has_aux=True)(now.flow.arrived)
 
 
 def moved(now: Slice, objective: Objective) -> Array:

@@ -29,7 +29,7 @@ from npro_aif.inference.posterior import Terms
 from npro_aif.inference.temporal import TemporalPosterior
 from npro_aif.sizes import STARTS, is_small
 from npro_aif.solvers.base import Problem, Solution, SolverInfo
-from npro_aif.solvers.descent import descend
+from npro_aif.solvers.descent import descend, led
 from npro_aif.solvers.restarts import check_restarts, every_start, lowest
 from npro_aif.solvers.steps import Exact
 from npro_aif.solvers.sweep import Costs, Forward, Sweep, prepare
@@ -80,7 +80,7 @@ class CoordinateSolver:
         saddles and ties, and F_planning and F_active have local minima. By default 16 in a small world
         (:mod:`npro_aif.sizes`); one in a large world, and for ``Active(gradient="fixed")``, which does not descend F.
     :param lead: sweeps of F_active without epistemic costs to begin with, so that they are those of a plan and not of a
-        random policy.
+        random policy. Under ``gradient="through"`` the descent begins at the plan that they find.
     :param unvisited: what stands in where q has no mass: the "prior"-predictive flow, so that information is seen where
         the plan does not go yet; or nothing ("free"), so that it does not lead away from the plan.
     :param min_decrease: under ``Active(gradient="through")``, which is descended: stop when F falls by less than this,
@@ -124,11 +124,6 @@ class CoordinateSolver:
             )
         if descends(problem.objective):
             check_descent(problem)
-            if self.lead:
-                raise ValueError(
-                    f"lead: found {self.lead} with gradient='through', expected 0: sweeps without epistemic costs do "
-                    "not descend F"
-                )
 
     def solve(self, problem: Problem, key: Array, params: Any) -> Solution:
         """Sweep from ``params``, and from further key-seeded policies and q(θ), until q reproduces itself."""
@@ -162,7 +157,8 @@ class CoordinateSolver:
         seeds = {name: params[name] for name, table in tables.items() if table.role in ("control", "parameter")}
         first = sweep.template(guide.posterior(world, seeds, problem.num_steps))
         if descends(problem.objective):
-            end = descend(sweep, first, self.max_sweeps, self.min_decrease)
+            first = led(sweep, first, self.lead) if self.lead else first
+            end = descend(sweep, first, self.max_sweeps - self.lead, self.min_decrease)
             posterior = sweep.whole(end.posterior)
             info = SolverInfo(end.sweep, end.settled & is_normalized(end.posterior), jnp.asarray(0), end.change)
             return Solution(posterior, end.history, end.terms, info, guide.params_of(world, posterior))

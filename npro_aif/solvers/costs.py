@@ -18,7 +18,7 @@ from npro_aif.program.checks import check_belief
 from npro_aif.program.program import Fixed, Program, program_of
 from npro_aif.solvers.base import Problem
 from npro_aif.solvers.passes import prior_policy
-from npro_aif.solvers.sweep import Costs, CostsAt, Sweep, prepare
+from npro_aif.solvers.sweep import CostsAt, Sweep, prepare
 from npro_aif.tables.world import World
 
 
@@ -32,7 +32,8 @@ def control_cost(world: World, objective: Objective, posterior: TemporalPosterio
     sweep = prepare(problem, (), with_reference=True)
     template = sweep.template(posterior)
     if objective.epistemic and objective.gradient == "through" and objective.descends:
-        costs = sweep.derivatives(template, sweep.masses(template))
+        mass = sweep.masses(template)
+        costs = sweep.derivatives(template, mass, sweep.look(template, mass)[0])
     else:
         costs = sweep.held(sweep.forward(template).costs)
     future = _to_go(sweep, posterior, costs)
@@ -108,9 +109,7 @@ def _best(world: World, num_steps: int) -> Array:
     world = world.seeing_everything()
     problem = Problem(world, None, Planning(), num_steps)  # type: ignore[arg-type]
     sweep = prepare(problem, (), with_reference=False)
-    num_states, num_controls = world.initial.shape[1], world.num_controls
-    num_contexts = num_states * getattr(world.loop, "num_controls", 1)
-    free = sweep.held(Costs(jnp.zeros((num_steps, num_contexts)), jnp.zeros((num_steps, num_controls))))
+    free = sweep.free()
 
     def step(i: Array, future: Array) -> Array:
         t = num_steps - 1 - i

@@ -14,6 +14,7 @@ many minima are mixed policies.
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import jax
@@ -22,13 +23,15 @@ from jax import Array
 
 from npro_aif.inference.posterior import Terms
 from npro_aif.inference.temporal import TemporalPosterior
-from npro_aif.solvers.steps import Mirror
+from npro_aif.solvers.passes import prior_policy
+from npro_aif.solvers.steps import Exact, Mirror
 from npro_aif.solvers.sweep import Sweep
 
 FIRST = 1.0  # the first step size η, in 1/nats
 GROWTH, SHRINKING = 2.0, 4.0  # of the step size, where F falls and where it does not
 SMALLEST = 1e-7  # a step size at which F does not fall: there is nothing left to gain but rounding
 PATIENCE = 3  # how many steps in a row that hardly gain mean that it has settled
+UNDECIDED = 0.1  # the share of the prior in a plan that a descent begins at: mirror steps do not leave certainty
 DELIVERED = 1e-5  # how much of |F| (or of one nat) a greedy step may miss of its promise
 
 
@@ -38,6 +41,7 @@ class Descent(NamedTuple):
     sweep: Array  # () how many steps were tried
     posterior: TemporalPosterior
     mass: Array  # (T+1, S, Θ) q(θ, s_t)
+    seen: Array  # (T, A, Θ) what observations cost
     value: Array  # () F
     terms: Terms  # by name, ()
     size: Array  # () η
@@ -54,12 +58,13 @@ def descend(sweep: Sweep, first: TemporalPosterior, max_sweeps: int, tol: float)
     :param tol: it has settled when F falls by less than this, relative to max(1, |F|).
     """
     mass = sweep.masses(first)
-    terms = sweep.value(first, mass)
+    seen, terms = sweep.look(first, mass)
     value = _sum(terms)
     start = Descent(
         sweep=jnp.asarray(0),
         posterior=first,
         mass=mass,
+        seen=seen,
         value=value,
         terms=terms,
         size=jnp.asarray(FIRST, value.dtype),
@@ -78,14 +83,25 @@ def descend(sweep: Sweep, first: TemporalPosterior, max_sweeps: int, tol: float)
     return end._replace(history=history)
 
 
+def led(sweep: Sweep, first: TemporalPosterior, count: int) -> TemporalPosterior:
+    """Where a descent may begin: at the plan of so many sweeps without epistemic costs, with a share of the prior."""
+
+    def move(_: Array, q: TemporalPosterior) -> TemporalPosterior:
+        return sweep.backward(q, sweep.masses(q), sweep.free(), Exact(correction=True))[0]
+
+    q = jax.lax.fori_loop(0, count, move, first)
+    prior = jax.vmap(lambda t: prior_policy(sweep.world, t))(jnp.arange(sweep.num_steps))
+    return q._replace(control=jnp.logaddexp(math.log1p(-UNDECIDED) + q.control, math.log(UNDECIDED) + prior))
+
+
 def _body(sweep: Sweep, state: Descent, tol: float) -> Descent:
     """Try one step, and keep it if it is good."""
     greedy = state.greedy
-    costs = sweep.derivatives(state.posterior, state.mass)
+    costs = sweep.derivatives(state.posterior, state.mass, state.seen)
     step = Mirror(jnp.where(greedy, jnp.inf, state.size))
     posterior, promised = sweep.backward(state.posterior, state.mass, costs, step)
     mass = sweep.masses(posterior)
-    terms = sweep.value(posterior, mass)
+    seen, terms = sweep.look(posterior, mass)
     value = _sum(terms)
 
     scale = jnp.maximum(1.0, jnp.abs(state.value))
@@ -102,6 +118,7 @@ def _body(sweep: Sweep, state: Descent, tol: float) -> Descent:
         sweep=state.sweep + 1,
         posterior=jax.tree.map(kept, posterior, state.posterior),
         mass=kept(mass, state.mass),
+        seen=kept(seen, state.seen),
         value=kept(value, state.value),
         terms=jax.tree.map(kept, terms, state.terms),
         size=size,

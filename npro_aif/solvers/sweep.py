@@ -115,16 +115,23 @@ class Sweep(NamedTuple):
         each = at_once if self.is_small else one_by_one
         return Forward(mass, *each(look, self.num_steps, world.horizon))
 
-    def value(self, template: TemporalPosterior, mass: Array) -> Terms:
-        """The terms of F alone; their sum is F."""
-        own = self.whole(template)
+    def look(self, template: TemporalPosterior, mass: Array) -> tuple[Array, Terms]:
+        """What observations cost at each arrival, (T, A, Θ), and the terms of F, at the present posterior."""
+        own, objective = self.whole(template), self.objective
 
-        def look(t: Array) -> tuple[None, Terms]:
+        def look(t: Array) -> tuple[Array, Terms]:
             now = own.slice(self.world, t, mass[t], mass[t + 1])
-            return None, self.objective.combine(now, self.objective.costs(now))
+            seen, costs = told(self._mixed(now), objective)
+            return seen, objective.combine(now, costs if self.reference is None else objective.costs(now))
 
         each = at_once if self.is_small else one_by_one
-        return each(look, self.num_steps, self.world.horizon)[1]
+        return each(look, self.num_steps, self.world.horizon)
+
+    def free(self) -> CostsAt:
+        """No epistemic costs."""
+        dtype = self.world.initial.dtype
+        nothing, controls = jnp.zeros((1, 1, 1), dtype), jnp.zeros(self.world.num_controls, dtype)
+        return lambda t: SliceCosts(nothing[0], controls, nothing, nothing[None])
 
     def held(self, costs: Costs) -> CostsAt:
         """c and d as the backward pass adds them."""
@@ -136,16 +143,19 @@ class Sweep(NamedTuple):
 
         return at
 
-    def derivatives(self, template: TemporalPosterior, mass: Array) -> CostsAt:
-        """The derivatives of F's epistemic terms at the present posterior, as costs (see :mod:`~.descent`)."""
+    def derivatives(self, template: TemporalPosterior, mass: Array, seen: Array) -> CostsAt:
+        """The derivatives of F's epistemic terms at the present posterior, as costs (see :mod:`~.descent`).
+
+        :param seen: what observations cost at each arrival, (T, A, Θ), as :meth:`look` finds it.
+        """
         own, dtype = self.whole(template), mass.dtype
         free, nothing = jnp.zeros(self.world.num_controls, dtype), jnp.zeros((1, 1, 1), dtype)
 
         def at(t: Array) -> SliceCosts:
             now = self._mixed(own.slice(self.world, t, mass[t], mass[t + 1]))
             if self.learns_state:
-                return SliceCosts(told(now, self.objective), free, nothing, moved_to(now, self.objective))
-            return SliceCosts(told(now, self.objective), free, moved(now, self.objective), nothing[None])
+                return SliceCosts(seen[t], free, nothing, moved_to(now, self.objective))
+            return SliceCosts(seen[t], free, moved(now, self.objective), nothing[None])
 
         if not self.is_small:
             return at
