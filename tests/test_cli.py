@@ -43,6 +43,8 @@ def invoke(*arguments: str) -> Any:
         (["run", "reactivity", "--paper", "--workers", "2"], "workers: found them for episodes that are one stream"),
         (["run", "reactivity", "--preference", "terminal"], "preference: found 'terminal' for the task reactivity"),
         (["run", "tmaze", "--weight", "2", "--objective", "planning"], "weight: found 2.0 with the objective planning"),
+        (["run", "tmaze", "--gradient", "through", "--objective", "planning"], "gradient: found through with the"),
+        (["run", "tmaze", "--gradient", "through", "--paper"], "gradient: found 'through' with --paper"),
         (["run", "lion.POMDP"], "found no file 'lion.POMDP', expected one, or one of grid4x3.POMDP"),
         (["run", "tiger.POMDP", "--memory", "told"], "memory: found 'told' for the file tiger.POMDP"),
         (["run", "tiger.POMDP", "--size", "6"], "size: found 6 for the file tiger.POMDP"),
