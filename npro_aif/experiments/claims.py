@@ -36,7 +36,7 @@ def appendix_b(studies: Studies) -> list[Claim]:
     """The claims of appendix B."""
     tmaze, reactivity = studies["tmaze"], studies["reactivity"]
     return [
-        *(_ordering(maze, found) for maze, found in studies.items()),
+        *(_ordering(maze, by_label) for maze, by_label in studies.items()),
         *_phases(tmaze),
         *_cue(tmaze[ACTIVE]),
         _from("T-maze", tmaze[ACTIVE], 1500),
@@ -51,8 +51,8 @@ def appendix_b(studies: Studies) -> list[Claim]:
     ]
 
 
-def _ordering(maze: str, found: Mapping[str, Study]) -> Claim:
-    ends = {label: found[label]["unknown"][-1] for label in (MARGINAL, PLANNING, ACTIVE)}
+def _ordering(maze: str, by_label: Mapping[str, Study]) -> Claim:
+    ends = {label: by_label[label]["unknown"][-1] for label in (MARGINAL, PLANNING, ACTIVE)}
     text = ", ".join(f"{label} {value:.2f}" for label, value in ends.items())
     holds = ends[MARGINAL] < ends[PLANNING] < ends[ACTIVE]
     return Claim(TITLES[maze], "F_marginal < F_planning < F_active", f"first plan: {text}", holds)
@@ -117,8 +117,8 @@ def _luck(tmaze: Mapping[str, Study]) -> list[Claim]:
     ]
 
 
-def _most(where: str, text: str, found: Mapping[str, Mapping[str, float]], limit: float) -> Claim:
-    values = {name: one["success"] for name, one in found.items()}
+def _most(where: str, text: str, rates: Mapping[str, Mapping[str, float]], limit: float) -> Claim:
+    values = {name: one["success"] for name, one in rates.items()}
     best = max(values, key=lambda name: values[name])
     return Claim(where, text, f"at most {values[best]:.0%} (at {best})", values[best] <= limit + 1e-9)
 

@@ -32,8 +32,8 @@ def _panels(columns: int, rows: int = 1, width: float = 4.8) -> tuple[Figure, An
 def curves(studies: Studies, every: int) -> Figure:
     """F against steps over all plans of the episodes, median and quartiles; in the second maze from 1 to 0 each."""
     figure, panels = _panels(len(studies))
-    for axes, (maze, found) in zip(panels[0], studies.items(), strict=True):
-        for label, study in found.items():
+    for axes, (maze, by_label) in zip(panels[0], studies.items(), strict=True):
+        for label, study in by_label.items():
             low, middle, high = (np.asarray(study["curves"][name]) for name in ("low", "median", "high"))
             if maze == "reactivity":
                 least, scale = middle.min(), max(float(np.ptp(middle)), SMALLEST)
@@ -66,8 +66,8 @@ def two_phases(studies: Mapping[str, Mapping[str, Any]]) -> Figure:
 def budget(studies: Studies) -> Figure:
     """Success, and how much the first control wants the cue, against the number of steps."""
     figure, panels = _panels(len(studies), 2)
-    for column, (maze, found) in enumerate(studies.items()):
-        for label, study in found.items():
+    for column, (maze, by_label) in enumerate(studies.items()):
+        for label, study in by_label.items():
             steps = [int(n) for n in study["budget"]]
             success = [one["success"] for one in study["budget"].values()]
             for axes, values in zip(panels[:, column], (success, list(study["cue"].values())), strict=True):
@@ -86,8 +86,8 @@ def budget(studies: Studies) -> Figure:
 def learning_rates(studies: Studies) -> Figure:
     """Success against the learning rate."""
     figure, panels = _panels(len(studies))
-    for axes, (maze, found) in zip(panels[0], studies.items(), strict=True):
-        for label, study in found.items():
+    for axes, (maze, by_label) in zip(panels[0], studies.items(), strict=True):
+        for label, study in by_label.items():
             rates = [float(rate) for rate in study["rates"]]
             success = [one["success"] for one in study["rates"].values()]
             axes.plot(rates, success, "o-", color=COLOURS[label], label=label, markersize=3.5, linewidth=1.4)
@@ -103,15 +103,15 @@ def learning_rates(studies: Studies) -> Figure:
 def rewards(studies: Studies) -> Figure:
     """The mean reward of every stream of the environment's draws, with the paper's mean ± one standard deviation."""
     figure, panels = _panels(len(studies), width=3.6)
-    for axes, (maze, found) in zip(panels[0], studies.items(), strict=True):
-        for place, (label, study) in enumerate(found.items()):
+    for axes, (maze, by_label) in zip(panels[0], studies.items(), strict=True):
+        for place, (label, study) in enumerate(by_label.items()):
             mean, std = PAPER_REWARD[maze][label]
             spread = np.linspace(-0.12, 0.12, len(study["rewards"])) - 0.15
             axes.plot(
                 place + spread, study["rewards"], "o", color=PALETTE[0], markersize=4, label="ours, a stream each"
             )
             axes.errorbar(place + 0.2, mean, std, fmt="D", color=BLACK, markersize=4, capsize=3, label="paper ± std")
-        axes.set_xticks(range(len(found)), list(found), fontsize=9)
+        axes.set_xticks(range(len(by_label)), list(by_label), fontsize=9)
         axes.set_ylabel("mean reward")
         axes.set_title(TITLES[maze], fontsize=10)
     handles, labels = panels[0, 0].get_legend_handles_labels()

@@ -67,21 +67,21 @@ def summarize(task: Task, episodes: Sequence[Episode], effort: Effort) -> dict[s
     }
 
 
-def certificates(found: Sequence[Certificate]) -> dict[str, Any]:
+def certificates(certified: Sequence[Certificate]) -> dict[str, Any]:
     """What searches showed: bounds of the plans from the first beliefs, and how near all bounds came."""
-    if not found:
+    if not certified:
         return {}
-    first = [c for c in found if c.horizon == max(c.horizon for c in found)]
-    gaps = [c.upper - c.lower for c in found]
+    first = [c for c in certified if c.horizon == max(c.horizon for c in certified)]
+    gaps = [c.upper - c.lower for c in certified]
     return {
         "first_plans": len(first),
         "first_lower": float(np.mean([c.lower for c in first])),
         "first_upper": float(np.mean([c.upper for c in first])),
-        "optimal": float(np.mean([c.optimal for c in found])),
+        "optimal": float(np.mean([c.optimal for c in certified])),
         "gap": float(np.mean(gaps)),
         "gap_max": float(np.max(gaps)),
-        "nodes": float(np.mean([c.nodes for c in found])),
-        "seconds_max": float(np.max([c.seconds for c in found])),
+        "nodes": float(np.mean([c.nodes for c in certified])),
+        "seconds_max": float(np.max([c.seconds for c in certified])),
     }
 
 
