@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import runpy
 from pathlib import Path
@@ -14,6 +15,7 @@ import npro_aif as aif
 from npro_aif.inference.objectives import Objective
 from npro_aif.inference.sequence import FLOOR, SequencePosterior, sequence_tables
 from npro_aif.inference.temporal import TemporalPosterior
+from npro_aif.models import tmaze
 from npro_aif.numerics import safe_log
 from npro_aif.program.program import program_of
 from npro_aif.tables.dense import DenseEmission, DenseTransition
@@ -69,6 +71,12 @@ def switches(objective: Objective) -> dict[str, object]:
 def planner_of_all(model: Any, objective: Objective, solver: Any, horizon: int) -> aif.Planner:
     """A planner that learns every factor."""
     return aif.Planner(model, aif.guides.TemporalGuide(model, aif.guides.FACTORS), objective, solver, horizon)
+
+
+@functools.cache
+def tmaze_planner() -> aif.Planner:
+    """The T-maze's default planner; what one module compiles serves the next one."""
+    return aif.Planner(tmaze.tmaze, solver=aif.CoordinateSolver(max_sweeps=20), max_horizon=4)
 
 
 def skeleton(name: str) -> dict[str, Any]:

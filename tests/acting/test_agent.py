@@ -19,6 +19,7 @@ from npro_aif.acting.solutions import Solutions, fingerprint
 from npro_aif.envs import TMaze
 from npro_aif.models import tmaze
 from npro_aif.planning.choose import Rule
+from tests.support import tmaze_planner
 
 START = {"cue": 0, "place": tmaze.START}
 
@@ -28,7 +29,7 @@ def planner() -> Iterator[aif.Planner]:
     """One compiled planner for the module."""
     before = jax.config.read("jax_disable_most_optimizations")
     jax.config.update("jax_disable_most_optimizations", True)
-    yield aif.Planner(tmaze.tmaze, solver=aif.CoordinateSolver(max_sweeps=20), max_horizon=4)
+    yield tmaze_planner()
     jax.config.update("jax_disable_most_optimizations", before)
 
 

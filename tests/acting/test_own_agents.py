@@ -12,6 +12,7 @@ import pytest
 import npro_aif as aif
 from npro_aif.envs import TMaze
 from npro_aif.models import tmaze
+from tests.support import tmaze_planner
 
 pytestmark = pytest.mark.usefixtures("quick_compile")
 
@@ -25,7 +26,7 @@ def planner_of(objective: Any = None, horizon: int = 4) -> aif.Planner:
 
 @pytest.fixture(scope="module")
 def planner() -> aif.Planner:
-    return planner_of()
+    return tmaze_planner()
 
 
 class Stubborn(aif.Agent):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import re
 import runpy
 from pathlib import Path
 from typing import Any
@@ -83,17 +82,12 @@ def steps(name: str) -> str:
 
 
 def test_the_readmes_results_are_what_the_rows_say() -> None:
-    """Each line has what its rows have; a row that is not kept cannot be compared."""
+    """Every rate and number of steps of ours that it has."""
     text = (ROOT / "README.md").read_text()
-    lines = {task: next(line for line in text.splitlines() if line.startswith(f"| {task}")) for task in TASKS}
-    compared = 0
     for task, claims in TASKS.items():
+        line = next(line for line in text.splitlines() if line.startswith(f"| {task}"))
         for name, claim in claims.items():
-            if name in ROWS:
-                said = claim.format(rate=rate(name), steps=steps(name))
-                assert re.search(re.escape(said), lines[task]), (name, said, lines[task])
-                compared += 1
-    assert compared >= len(ROWS) // 4
+            assert claim.format(rate=rate(name), steps=steps(name)) in line, (name, line)
 
 
 TASKS = {
