@@ -1,6 +1,6 @@
 """What environments take from gymnasium: its own classes where it is installed, and otherwise stand-ins for them.
 
-With a stand-in an environment can be reset and stepped by hand or by an agent as ever; ``gymnasium.make``, wrappers and
+With a stand-in an environment can be stepped by hand or by an agent as usual; ``gymnasium.make``, wrappers and
 vectors need gymnasium itself (``pip install 'npro-aif[envs]'``).
 """
 

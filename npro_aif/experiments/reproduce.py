@@ -2,7 +2,7 @@
 
 Every row of a table is one JSON file, written when the row is finished; a further run takes over the rows whose
 settings are the same, so that a run that was stopped goes on where it was. So are rows that the repository keeps
-(:mod:`npro_aif.experiments.kept`), unless they shall be made afresh.
+(:mod:`npro_aif.experiments.kept`), unless ``--fresh`` is asked for.
 """
 
 from __future__ import annotations

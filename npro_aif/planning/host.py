@@ -87,7 +87,7 @@ class HostFunctions:
     def cost(
         self, size: int, fixed: Fixed, support: None, belief: Belief, horizon: int | Array, key: Array, start: None
     ) -> np.ndarray:
-        """What each first control costs as far as was found, (U,)."""
+        """What each first control costs in the best plan that was found, (U,)."""
         return self._uninterrupted(fixed, belief, horizon).bracket()[1]
 
     def _uninterrupted(self, fixed: Fixed, belief: Belief, horizon: int | Array) -> Found:

@@ -90,7 +90,7 @@ class IndexTransition(_Index):
         return IndexTransition(select_parameters(self.index, theta), self.size, routing)
 
     def prepared(self) -> IndexTransition:
-        """The same kernel with groups of parameters, where they can be had."""
+        """The same kernel with groups of parameters, where there are such groups."""
         return self if self.routing is not None else replace(self, routing=find_rows(self.index))
 
     def routed(self, num_parameters: int, num_states: int) -> IndexTransition:

@@ -1,4 +1,4 @@
-"""Information states: beliefs over classes of hypotheses, each of them one object however it was come to.
+"""Information states: beliefs over classes of hypotheses, one object each, however they were reached.
 
 Two ways to one belief differ by rounding. States are found by their support and by one number, a random projection of
 their weights; those whose number is near enough are compared weight by weight, so that no rounding can part them. How

@@ -43,7 +43,7 @@ class SearchInfo(NamedTuple):
     nodes: Any  # () information states with steps left that were looked at for this plan
     depth: Any  # () how many steps the search came
     control_lower: Any  # (U,) bounds on what each first control costs if all goes on optimally
-    control_upper: Any  # (U,) and what it costs as far as was found
+    control_upper: Any  # (U,) and what it costs in the best plan that was found
     interrupted: Any  # () whether Ctrl-C ended it
 
     def closed(self, cost: float | None = None) -> SearchInfo:
