@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from npro_aif.cli import app, keep_compiled
-from npro_aif.experiments import run as command
+from npro_aif.experiments import play
 
 KEYS = {
     "success", "success_low", "success_high", "reward", "reward_std", "cue", "cue_low", "cue_high", "safe", "safe_low",
@@ -84,7 +84,7 @@ def test_a_file_is_run(tmp_path: Path, quick_compile: None) -> None:
 
 
 def test_ctrl_c_keeps_what_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, quick_compile: None) -> None:
-    whole = command.iterate_episodes
+    whole = play.iterate_episodes
 
     def interrupted(*arguments: Any, **options: Any) -> Iterator[Any]:
         for i, episode in enumerate(whole(*arguments, **options)):
@@ -92,16 +92,17 @@ def test_ctrl_c_keeps_what_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
                 raise KeyboardInterrupt
             yield episode
 
-    monkeypatch.setattr(command, "iterate_episodes", interrupted)
+    monkeypatch.setattr(play, "iterate_episodes", interrupted)
     path, folder = tmp_path / "summary.json", tmp_path / "kept"
-    arguments = ["run", "tmaze", "--episodes", "4", "--json", str(path), "--resume", str(folder)]
+    arguments = ["run", "tmaze", "--objective", "planning", "--solver", "search"]  # which has little to compile
+    arguments += ["--episodes", "4", "--json", str(path), "--resume", str(folder)]
     result = invoke(*arguments)
     assert result.exit_code == 130
     assert "stopped" in result.output
     summary = json.loads(path.read_text())
     assert (summary["interrupted"], summary["episodes"]) == (True, 2)
 
-    monkeypatch.setattr(command, "iterate_episodes", whole)  # and go on: every decision was kept
+    monkeypatch.setattr(play, "iterate_episodes", whole)  # and go on: every decision was kept
     solved = len(list(folder.glob("*.json")))
     assert invoke(*arguments).exit_code == 0
     summary = json.loads(path.read_text())
