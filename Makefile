@@ -5,12 +5,12 @@ BIN := $(VENV)/bin
 READY := $(VENV)/ready
 TYPES := $(VENV)/types
 
-.PHONY: demo test lint types pytest slow bench wheel oldest clean
+.PHONY: demo test lint types pytest slow bench wheel oldest docs site clean
 
 demo: $(READY)
 	$(BIN)/npro-aif demo
 
-test: lint types pytest
+test: lint types pytest site
 
 lint: $(READY)
 	$(BIN)/ruff check .
@@ -47,6 +47,17 @@ oldest:
 	$(VENV)/oldest/bin/pip install --quiet --requirement $(VENV)/oldest.txt
 	$(VENV)/oldest/bin/pip install --quiet --no-deps --editable .
 	$(VENV)/oldest/bin/pytest -n 2 --dist worksteal $(TESTS)
+
+# The documentation site in build/site: every notebook of the course is run, and what is not right is an error.
+docs: NOTEBOOKS =
+docs: site
+
+# The same with the outputs of one notebook only, which is quicker.
+NOTEBOOKS ?= first_plan
+site: $(READY)
+	rm -rf build/installed && $(BIN)/pip install --quiet --no-deps --target build/installed .
+	$(BIN)/python docs/course/run.py $(NOTEBOOKS)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 
 $(READY): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
