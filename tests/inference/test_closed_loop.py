@@ -191,7 +191,9 @@ def test_a_memory_of_certain_and_uncertain_sites() -> None:
     for certain in (True, False):
         own = functools.partial(model, certain=certain)
         guide = TemporalGuide(own, learn=("control", "parameter"))
-        plans.append(aif.Planner(own, guide, aif.Planning(), aif.CoordinateSolver(), max_horizon=3)(KEY, belief))
+        plans.append(
+            aif.Planner(own, guide, aif.Planning(), aif.CoordinateSolver(restarts=2), max_horizon=3)(KEY, belief)
+        )
     for name in ("control", "policy", "state", "memory", "parameter", "free_energy"):
         assert_close(getattr(plans[0], name), getattr(plans[1], name), 1e-9, name)
 
