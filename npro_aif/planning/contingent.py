@@ -110,9 +110,7 @@ def _believed(steps: _Steps, support: np.ndarray, weight: np.ndarray) -> dict[st
     np.add.at(parameter, steps.world.theta[support // steps.num_states], weight)
     tables = [(signature.state, state), (signature.parameter, parameter)]
     return {
-        site.name: by_label(site, marginalize(table, sites, site.name))
-        for sites, table in tables
-        for site in sites
+        site.name: by_label(site, marginalize(table, sites, site.name)) for sites, table in tables for site in sites
     }
 
 
