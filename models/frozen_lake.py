@@ -29,6 +29,7 @@ SCANNED_NOISE = 0.001
 MAX_STEPS = 15
 SITES = tuple(f"hole_{cell}" for cell in range(CELLS))
 IS_HOLE = np.array([np.isin(np.arange(CELLS), holes) for holes in HOLES])  # (Θ, cells)
+IS_OVER = IS_HOLE | (np.arange(CELLS) == GOAL)
 
 
 def initial_belief() -> aif.Belief:
@@ -42,8 +43,7 @@ def moves() -> np.ndarray:
     """p(cell' | θ, cell, u), (Θ, 16, 5, 16): a scan stays; holes and the goal keep what comes."""
     stay = np.eye(CELLS)
     free = np.concatenate([slippery(SIDE, SIDE, SLIP), stay[:, None]], axis=1)
-    ends = IS_HOLE | (np.arange(CELLS) == GOAL)
-    return np.where(ends[:, :, None, None], stay[:, None], free)
+    return np.where(IS_OVER[:, :, None, None], stay[:, None], free)
 
 
 def looks() -> np.ndarray:
@@ -60,14 +60,16 @@ def frozen_lake(belief: aif.Belief, horizon: Any = MAX_STEPS) -> None:
     ['theta', 'cell_0', 'scanned_0', 'u_1', 'cell_1', 'scanned_1']
     """
     to, hole, prior = jnp.asarray(moves()), jnp.asarray(looks()), jnp.asarray(WEIGHTS) / sum(WEIGHTS)
+    over = jnp.asarray(IS_OVER)
     theta = aif.parameter("theta", dist.Categorical(probs=belief.parameter), labels=[str(h) for h in HOLES])
     start = aif.initial_state({"cell": CELLS, "scanned": 2}, belief.state[theta])
 
     def step(state: tuple[Any, Any], t: Any) -> tuple[Any, Any]:
-        cell, scanned = state
+        before, scanned = state
         u = aif.control("u", dist.Categorical(probs=prior), labels=CONTROLS)
-        cell = aif.state("cell", dist.Categorical(probs=to[theta, cell, u]))
-        scanned = aif.state("scanned", aif.DeterministicCategorical(jnp.where(u == SCAN, 1, scanned), 2))
+        cell = aif.state("cell", dist.Categorical(probs=to[theta, before, u]))
+        scans = (u == SCAN) & ~over[theta, before]  # what is over stays as it is
+        scanned = aif.state("scanned", aif.DeterministicCategorical(jnp.where(scans, 1, scanned), 2))
         for c, site in enumerate(SITES):
             p = hole[theta, cell, scanned, c]
             aif.observation(site, dist.Categorical(probs=jnp.stack([1 - p, p], -1)))

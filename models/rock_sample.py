@@ -25,7 +25,8 @@ EVENTS = ("none", *(f"sense {j}" for j in range(NUM)), "sample")
 SAMPLED = 4  # the event of a sample
 WORDS = ("bad", "good", "none")
 BEST, SAMPLE_RIGHT = 0.99, 0.999
-GOOD, BAD, EXIT = 2.0, -4.0, 0.5  # the preferences at the last step
+PREFERENCES = {"published": (2.0, -4.0, 0.5), "reward": (200.0, -300.0, 100.0)}  # good, bad, exit at the last step
+HURRY = {"published": 0.0, "reward": 1.0}  # nats for every step at the exit
 MAX_STEPS, HORIZON = 25, 12
 QUALITIES = np.array([[theta >> (NUM - 1 - j) & 1 for j in range(NUM)] for theta in range(2**NUM)])  # (Θ, rocks)
 TAKEN = QUALITIES  # the bits of what was taken, likewise
@@ -71,10 +72,14 @@ def replaced(told: Any, rock: int, word: Any) -> Any:
     return jnp.where(word == WORDS.index("none"), told, told + (word - told // place % 3) * place)
 
 
-def rock_sample(belief: aif.Belief, horizon: Any = HORIZON, *, memory: str | None = None) -> None:
+def rock_sample(
+    belief: aif.Belief, horizon: Any = HORIZON, *, memory: str | None = None, preference: str = "published"
+) -> None:
     """The world with preferences for rocks taken and the exit, at the plan's last step.
 
     :param memory: "told" if the policy remembers the last word about each rock.
+    :param preference: the "published" one, or the "reward" of the world itself, a hundredfold, and one nat for every
+        step that is left at the exit.
 
     >>> from numpyro.handlers import seed, trace
     >>> list(trace(seed(rock_sample, 0)).get_trace(initial_belief(), horizon=1))[4:]
@@ -82,7 +87,10 @@ def rock_sample(belief: aif.Belief, horizon: Any = HORIZON, *, memory: str | Non
     """
     next_cell, next_taken, next_event = map(jnp.asarray, results())
     word, prior = jnp.asarray(words()), jnp.asarray(WEIGHTS) / sum(WEIGHTS)
-    gain = jnp.asarray(np.where(QUALITIES, GOOD, BAD) @ TAKEN.T)  # (Θ, taken)
+    if preference not in PREFERENCES:
+        raise ValueError(f"preference: found {preference!r}, expected one of {tuple(PREFERENCES)}")
+    good, bad, leaves = PREFERENCES[preference]
+    gain = jnp.asarray(np.where(QUALITIES, good, bad) @ TAKEN.T)  # (Θ, taken)
     theta = aif.parameter("theta", dist.Categorical(probs=belief.parameter))
     sizes = {"cell": CELLS, "taken": 2**NUM, "event": len(EVENTS)}
     start = aif.initial_state(sizes, belief.state[theta], labels={"event": EVENTS})
@@ -102,8 +110,9 @@ def rock_sample(belief: aif.Belief, horizon: Any = HORIZON, *, memory: str | Non
             told = replaced(told, j, y) if memory else None
         for site, value in {"cell": cell, "taken": taken, "event": event}.items():
             aif.observation(f"seen_{site}", aif.DeterministicCategorical(value, sizes[site]), plan=False)
-        last = gain[theta, taken] + EXIT * jnp.asarray(AT_EXIT)[cell]
-        aif.preference("goal", jnp.where(t == horizon, last, 0.0))
+        out = jnp.asarray(AT_EXIT, float)[cell]
+        last = gain[theta, taken] + leaves * out
+        aif.preference("goal", HURRY[preference] * out + jnp.where(t == horizon, last, 0.0))
         return cell, taken, aif.memory("told", told, 3**NUM) if memory else None
 
     aif.rollout(step, (start["cell"], start["taken"], told), horizon)

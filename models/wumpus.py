@@ -30,7 +30,9 @@ CONTROLS = (*MOVES, "sense")
 WEIGHTS = (1.0, 1.0, 1.0, 1.0, 0.7)  # of the controls, a priori
 SLIP = 0.01
 HIT, FALSE_ALARM = 0.9, 0.01
-GOLD_PREFERENCE = 6.0
+GOLD_PREFERENCE = 6.0  # nats a step
+SUCCESS = 100.0  # nats, where success is all that counts: controls' priors are worth a few
+PREFERENCES = ("published", "reward")
 MAX_STEPS, HORIZON = 16, 8
 SITES = ("breeze", "stench", "glitter")
 TOLD = ("not sensed", *(f"{b}{s}{g}" for b in "-b" for s in "-s" for g in "-g"))  # what may be remembered
@@ -63,10 +65,13 @@ def signs() -> np.ndarray:
     return np.stack([np.full_like(sensed, 0.5), sensed], axis=2)
 
 
-def wumpus(belief: aif.Belief, horizon: Any = HORIZON, *, memory: str | None = None) -> None:
-    """The world with a preference for the gold at every step.
+def wumpus(
+    belief: aif.Belief, horizon: Any = HORIZON, *, memory: str | None = None, preference: str = "published"
+) -> None:
+    """The world with a preference for the gold.
 
     :param memory: "told" if the policy remembers what it sensed last (not where).
+    :param preference: the "published" one, for the gold at every step, or the "reward": to have it at the end.
 
     >>> from numpyro.handlers import seed, trace
     >>> list(trace(seed(wumpus, 0)).get_trace(initial_belief(), horizon=1))[3:]
@@ -77,15 +82,18 @@ def wumpus(belief: aif.Belief, horizon: Any = HORIZON, *, memory: str | None = N
     theta = aif.parameter("theta", dist.Categorical(probs=belief.parameter))
     start = aif.initial_state({"cell": CELLS, "sensed": 2}, belief.state[theta])
 
+    if preference not in PREFERENCES:
+        raise ValueError(f"preference: found {preference!r}, expected one of {PREFERENCES}")
     if memory not in (None, "told"):
         raise ValueError(f"memory: found {memory!r}, expected None or 'told'")
     told = aif.memory("told", 0, len(TOLD), labels=TOLD) if memory else None
 
-    def step(state: tuple[Any, Any], t: Any) -> tuple[Any, Any]:
-        cell, told = state
+    def step(state: tuple[Any, Any, Any], t: Any) -> tuple[Any, Any, Any]:
+        before, sensed, told = state
         u = aif.control("u", dist.Categorical(probs=prior), labels=CONTROLS)
-        cell = aif.state("cell", dist.Categorical(probs=to[theta, cell, u]))
-        sensed = aif.state("sensed", aif.DeterministicCategorical(jnp.where(u == SENSE, 1, 0), 2))
+        cell = aif.state("cell", dist.Categorical(probs=to[theta, before, u]))
+        now = jnp.where(over[theta, before], sensed, jnp.where(u == SENSE, 1, 0))  # what is over stays as it is
+        sensed = aif.state("sensed", aif.DeterministicCategorical(now, 2))
         word: Any = 0
         for k, site in enumerate(SITES):
             p = sign[theta, cell, sensed, k]
@@ -94,7 +102,8 @@ def wumpus(belief: aif.Belief, horizon: Any = HORIZON, *, memory: str | None = N
         aif.observation("seen_cell", aif.DeterministicCategorical(cell, CELLS), plan=False)
         aif.observation("seen_sensed", aif.DeterministicCategorical(sensed, 2), plan=False)
         aif.observation("over", aif.DeterministicCategorical(over[theta, cell], 2), plan=False)
-        aif.preference("gold", jnp.where(gold[theta, cell], GOLD_PREFERENCE, 0.0))
-        return cell, aif.memory("told", jnp.where(sensed, word + 1, told), len(TOLD)) if memory else None
+        worth = GOLD_PREFERENCE if preference == "published" else jnp.where(t == horizon, SUCCESS, 0.0)
+        aif.preference("gold", jnp.where(gold[theta, cell], worth, 0.0))
+        return cell, sensed, aif.memory("told", jnp.where(sensed, word + 1, told), len(TOLD)) if memory else None
 
-    aif.rollout(step, (start["cell"], told), horizon)
+    aif.rollout(step, (start["cell"], start["sensed"], told), horizon)

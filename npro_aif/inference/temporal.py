@@ -16,9 +16,9 @@ from jax import Array
 from npro_aif.inference.epistemic import COSTS, EpistemicPriors
 from npro_aif.inference.marginals import Marginals
 from npro_aif.inference.posterior import Evaluate, Terms
-from npro_aif.numerics import divide, mul_log, sum_last
+from npro_aif.numerics import divide, mul_log, near_sum, sum_last
 from npro_aif.tables.evidence import Evidence
-from npro_aif.tables.joint import joint_emission
+from npro_aif.tables.joint import each_evidence, joint_emission
 from npro_aif.tables.kernels import Emission, Transition
 from npro_aif.tables.layout import contract, time_slice
 from npro_aif.tables.loop import Loop
@@ -146,7 +146,7 @@ def flow(
     :param after: q(θ, s_t), where it is known already.
     """
     policy = jnp.exp(control)
-    total = before.sum()
+    total = near_sum(before)
     arrived = after if after is not None and not loop.closed else kept(loop.move(state, before, policy), total)
     if after is None:
         after = kept(loop.remember(arrived, observation), total) if loop.closed else arrived
@@ -155,7 +155,7 @@ def flow(
 
 def kept(mass: Array, total: Array) -> Array:
     """The same mass with this total, from which rounding leads away: in a thousand steps by 1e-4."""
-    scale = jax.lax.stop_gradient(divide(total, mass.sum()))
+    scale = jax.lax.stop_gradient(divide(total, near_sum(mass)))
     return mass * jnp.where(scale > 0, scale, 1.0)
 
 
@@ -203,10 +203,10 @@ class Slice(NamedTuple):
 
     def plan_prior(self) -> Array:
         mass, prior = self.flow.mass, self.loop.prior(time_slice(self.world.control, self.t))
-        return mul_log(mass, self.posterior.control[self.t] - jnp.where(mass > 0, prior, 0.0)).sum()
+        return near_sum(mul_log(mass, self.posterior.control[self.t] - jnp.where(mass > 0, prior, 0.0)))
 
     def policy_entropy(self) -> Array:
-        return -mul_log(self.flow.mass, self.posterior.control[self.t]).sum()
+        return -near_sum(mul_log(self.flow.mass, self.posterior.control[self.t]))
 
     def control(self) -> Array:
         return self.flow.mass.sum(0)
@@ -224,7 +224,7 @@ class Slice(NamedTuple):
             certain = None if self.world.certain is None else self.world.certain.at(self.t)
             together = joint_emission(certain, kernels)
             kernels = {"y": together}  # type: ignore[dict-item]
-        return {name: self.loop.evidence(kernel, self.flow.arrived) for name, kernel in kernels.items()}
+        return each_evidence(kernels, lambda kernel: self.loop.evidence(kernel, self.flow.arrived))
 
 
 def _divergence(q: Array, p: Array) -> Array:

@@ -1,4 +1,4 @@
-"""Several observation sites as one: what they tell together is not the sum of what each tells.
+"""Several observation sites: as one, as what they tell together is not the sum of what each tells, or each by itself.
 
 Certain sites are relabelled, at each thing that is seen, by which hypotheses they tell apart: at most as many labels as
 there are hypotheses, however many outcomes the sites have together. The others are multiplied out.
@@ -6,14 +6,17 @@ there are hypotheses, however many outcomes the sites have together. The others 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import Any
 
+import jax
 import jax.numpy as jnp
 from jax import Array
 
 from npro_aif.errors import ModelError
 from npro_aif.sizes import MOST_JOINT_OUTCOMES
 from npro_aif.tables.dense import DenseEmission
+from npro_aif.tables.evidence import Evidence
 from npro_aif.tables.index import IndexEmission
 from npro_aif.tables.kernels import Emission
 from npro_aif.tables.layout import rank_last
@@ -70,3 +73,20 @@ def joint_emission(certain: Emission | None, kernels: Mapping[str, Emission]) ->
         pairs = joint[..., :, None] + table[..., None, :]
         joint = pairs.reshape(*pairs.shape[:-2], -1)
     return DenseEmission(joint)
+
+
+def each_evidence(kernels: Mapping[str, Emission], evidence: Callable[[Emission], Evidence]) -> dict[str, Evidence]:
+    """What each site tells by itself; sites whose tables look the same go together, as every one would be compiled."""
+    alike: dict[Any, list[str]] = {}
+    for name, kernel in kernels.items():
+        leaves, structure = jax.tree.flatten(kernel)
+        alike.setdefault((structure, tuple((leaf.shape, leaf.dtype) for leaf in leaves)), []).append(name)
+    told: dict[str, Evidence] = {}
+    for names in alike.values():
+        if len(names) == 1:
+            told[names[0]] = evidence(kernels[names[0]])
+            continue
+        stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *(kernels[name] for name in names))
+        together = jax.vmap(evidence)(stacked)
+        told |= {name: Evidence(*(table[i] for table in together)) for i, name in enumerate(names)}
+    return {name: told[name] for name in kernels}

@@ -46,6 +46,18 @@ def test_what_happens_is_as_probable_as_the_program_says(env: Any, model: Any, b
             assert score(values == value, expected) < 4, (name, value)
 
 
+@pytest.mark.parametrize(("env", "model", "belief"), WORLDS[:2])
+def test_what_is_over_stays_as_it_is(env: Any, model: Any, belief: Any) -> None:
+    """Nothing is scanned or sensed any more, so that no plan can put off looking until it does not matter."""
+    world = program_of(model, belief, 1).world(belief, 1)
+    rows = np.exp(np.asarray(world.state.at(0).table()))  # (Θ, X, U, X')
+    over = {"FrozenLake": frozen_lake, "Wumpus": wumpus}[type(env).__name__].IS_OVER
+    theta, cell = np.nonzero(over)
+    for flag in range(2):
+        state = 2 * cell + flag
+        np.testing.assert_allclose(rows[theta, state, :, state], 1.0, atol=1e-6)
+
+
 def best(moves: np.ndarray, ends: np.ndarray, worth: np.ndarray, start: int, steps: int) -> float:
     """The most that a policy can have which knows θ, (cells, U, cells) and (cells,)."""
     value = np.where(ends, worth, 0.0)
