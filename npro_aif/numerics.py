@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from npro_aif._jax import Tracer
-from npro_aif.sizes import FEW_TERMS
+from npro_aif.sizes import BLOCK, FEW_TERMS
 
 NEVER = -1e9  # log 0 as a finite number: its exponential is exactly 0, and so is 0 · NEVER
 
@@ -85,6 +85,20 @@ def sum_last(table: Array) -> Array:
     if table.shape[-1] <= FEW_TERMS:
         return functools.reduce(jnp.add, [table[..., i] for i in range(table.shape[-1])])
     return jnp.matmul(table, jnp.ones(table.shape[-1], table.dtype), precision=jax.lax.Precision.HIGHEST)
+
+
+def near_sum(table: Array) -> Array:
+    """Σ over all entries, in blocks of blocks, so that the rounding of many terms does not add up.
+
+    >>> import jax.numpy as jnp
+    >>> float(near_sum(jnp.full((1000, 1000), 1e-6, jnp.float32)))
+    1.0
+    """
+    terms = table.ravel()
+    while terms.size > BLOCK:
+        terms = jnp.pad(terms, (0, -terms.size % BLOCK)).reshape(-1, BLOCK)
+        terms = sum_last(terms)
+    return terms.sum()
 
 
 def normalize(weight: Array, axis: int = -1) -> Array:

@@ -46,6 +46,10 @@ MOST_BELIEF_BYTES = 2**31
 # 16 starts (--first 100), and in 8, 5, 3 and 1 % of the 100 that are reported; F_active (descended) in 6, 1, 0 and 0 %.
 STARTS = 16
 
+# Entries of the first values that a plan is handed over even where it does not start from another: 64 MB. (A bound on
+# memory, not measured.)
+MOST_BLANK = 2**24
+
 # --- Programs and tables ------------------------------------------------------------------------------------
 
 # Entries of the tables that a program keeps: 256 MB. A world with more is large, and its tables are evaluated for the
@@ -59,9 +63,16 @@ MOST_GROUPS = 2
 # Blocks of controls that are pushed one after the other, so that what a block needs stays in the cache: a gradient of
 # DoorKey-8x8 with all layouts takes 146 ms in one block and 166 ms in five, so that it matters little.
 MOST_BLOCKS = 8
+# Rows over as many states or more are kept by their entries if at most one of so many is one. A push and a pull with 4
+# controls and 8 entries a row take 0.04, 0.22, 0.30, 2.7 and 44 ms as rows with 128, 256, 512, 1024 and 2048 states,
+# and 0.04, 0.06, 0.11, 0.35 and 0.86 ms by entries.
+SPARSE_FROM, SPARSE_SHARE = 256, 16
 # Sums of so few terms are written out, which XLA fuses with what comes before and after: 4096 sums take 12, 19, 61 and
 # 122 µs so with 2, 8, 16 and 32 terms, and 17, 24, 61 and 78 as a product with ones.
 FEW_TERMS = 8
+# Terms that are added up one after the other where a sum must be near: rounding then grows with the logarithm of their
+# number, as that of NumPy's pairwise sums does. (Chosen, not measured.)
+BLOCK = 64
 
 # --- Search -----------------------------------------------------------------------------------------------
 

@@ -5,7 +5,9 @@ Beliefs, horizons and keys are arguments, so that one function serves every call
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -26,7 +28,8 @@ from npro_aif.planning.warm import WarmStart, later, realign
 from npro_aif.planning.ways import Way, choose_way, is_vectorized
 from npro_aif.program.program import Fixed, Program
 from npro_aif.program.reader import RUNNING
-from npro_aif.solvers.base import Problem, Solution, Solver
+from npro_aif.sizes import MOST_BLANK
+from npro_aif.solvers.base import Problem, Solution, Solver, SolverInfo
 from npro_aif.solvers.costs import control_cost
 from npro_aif.tables.world import World
 
@@ -99,17 +102,17 @@ class Functions:
 
     def first_control(
         self, fixed: Fixed, support: Support | None, belief: Belief, horizon: Array, key: Array, start: WarmStart
-    ) -> Array:
-        """q(u_1) of the same plan, (U,)."""
+    ) -> tuple[Array, SolverInfo]:
+        """q(u_1) of the same plan, (U,), and how it came about."""
         world, solution = self._solved(fixed, support, belief, horizon, key, start)
-        return solution.posterior.first_control(world)
+        return solution.posterior.first_control(world), solution.info
 
     def first_cost(
         self, fixed: Fixed, support: Support | None, belief: Belief, horizon: Array, key: Array, start: WarmStart
-    ) -> Array:
-        """What each first control of the same plan costs, (U,)."""
+    ) -> tuple[Array, SolverInfo]:
+        """What each first control of the same plan costs, (U,), and how it came about."""
         world, solution = self._solved(fixed, support, belief, horizon, key, start)
-        return self.cost_of(world, solution)
+        return self.cost_of(world, solution), solution.info
 
     def cost_of(self, world: World, solution: Solution) -> Array:
         """What each first control of a solution costs, (U,)."""
@@ -213,7 +216,7 @@ class Functions:
             self._blank[size] = self._blank_start(size)
         blank = self._blank[size]
         if warm is None:
-            return blank
+            return blank if is_handed_over(blank.params) else WarmStart({}, blank.use)
         params = {name: warm.params.get(name, values) for name, values in blank.params.items()}
         if is_concrete(warm):
             every = jnp.arange(self.program.signature.num_parameters)
@@ -231,7 +234,13 @@ class Functions:
 
         with eval_context():
             shapes = jax.eval_shape(params, self.program.fixed, jnp.zeros(size, jnp.int32), jax.random.key(0))
-            return WarmStart({k: jnp.zeros(v.shape, v.dtype) for k, v in shapes.items()}, jnp.asarray(False))
+            zeros: Any = jnp.zeros if is_handed_over(shapes) else lambda *a: np.broadcast_to(np.zeros((), a[1]), a[0])
+            return WarmStart({k: zeros(v.shape, v.dtype) for k, v in shapes.items()}, jnp.asarray(False))
+
+
+def is_handed_over(params: Mapping[str, Any]) -> bool:
+    """Whether a plan without a start of its own gets zeros for one, so that one code serves plans with and without."""
+    return sum(math.prod(table.shape) for table in params.values()) <= MOST_BLANK
 
 
 def typed(table: Array) -> Array:

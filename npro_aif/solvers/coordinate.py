@@ -11,13 +11,13 @@ backward pass, which updates the factors from the last to the first given the ot
 With c and d held F never rises. As they are computed anew at every sweep, F_active may cycle (often no policy
 without ties reproduces itself): that is noticed, the costs are damped for some sweeps, and if nothing settles the
 posterior with the lowest F is returned. Under ``gradient="through"`` F_active itself is descended
-(:mod:`npro_aif.solvers.descent`).
+(:mod:`npro_aif.solvers.descent`). Where the policy sees all there is, the first backward pass is the solution.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
@@ -137,9 +137,11 @@ class CoordinateSolver:
 
     def num_starts(self, problem: Problem) -> int:
         """How many starts are made."""
+        world, objective = problem.world, problem.objective
+        if prepare(problem, (), with_reference=False).is_decision_process:
+            return 1
         if self.restarts is not None:
             return self.restarts
-        world, objective = problem.world, problem.objective
         num_parameters, num_states = world.initial.shape
         small = is_small(num_parameters, world.loop.num_rows(num_states), world.num_controls)
         return STARTS if small and (descends(objective) or not objective.epistemic) else 1
@@ -152,7 +154,11 @@ class CoordinateSolver:
     def _solve(self, problem: Problem, params: Any) -> Solution:
         world = problem.world
         guide: Any = problem.guide  # whose factors are learned in closed form
-        sweep = prepare(problem, guide.learned(world), with_reference=self.unvisited == "prior")
+        learn = guide.learned(world)
+        sweep = prepare(problem, learn, with_reference=False)
+        if sweep.is_decision_process:
+            return self._only(sweep, problem)
+        sweep = prepare(problem, learn, with_reference=self.unvisited == "prior")
         tables = guide.tables(world, problem.num_steps)
         seeds = {name: params[name] for name, table in tables.items() if table.role in ("control", "parameter")}
         first = sweep.template(guide.posterior(world, seeds, problem.num_steps))
@@ -173,6 +179,18 @@ class CoordinateSolver:
         history = jnp.where(looked, state.history, best.free_energy)
         info = SolverInfo(made, converged, jnp.where(converged, 0, cycle), change)
         return Solution(posterior, history, best.terms, info, guide.params_of(world, posterior))
+
+    def _only(self, sweep: Sweep, problem: Problem) -> Solution:
+        """The solution of a decision process, to which it does not matter where one starts."""
+        world, guide = problem.world, cast(Any, problem.guide)
+        template = sweep.template(guide.posterior(world, {}, problem.num_steps))
+        step = Exact(sweep.objective.correction, rounding=1)  # over hundreds of steps the price of ties adds up
+        template, _ = sweep.backward(template, None, sweep.free(), step)
+        posterior, terms = sweep.whole(template), sweep.value(template, sweep.masses(template))
+        value: Any = sum(terms.values())
+        info = SolverInfo(jnp.asarray(1), is_normalized(template), jnp.asarray(0), jnp.zeros_like(value))
+        history = jnp.full(self.max_sweeps + 1, value)
+        return Solution(posterior, history, terms, info, guide.params_of(world, posterior))
 
     def _begin(self, sweep: Sweep, first: TemporalPosterior) -> Sweeping:
         """The state before the first sweep."""

@@ -13,12 +13,12 @@ from jax import Array
 from npro_aif.belief import Belief
 from npro_aif.inference.objectives import Objective, Planning
 from npro_aif.inference.temporal import TemporalPosterior
-from npro_aif.numerics import sum_last
+from npro_aif.numerics import mul_log, near_sum, sum_last
 from npro_aif.program.checks import check_belief
 from npro_aif.program.program import Fixed, Program, program_of
 from npro_aif.solvers.base import Problem
 from npro_aif.solvers.passes import prior_policy
-from npro_aif.solvers.sweep import CostsAt, Sweep, prepare
+from npro_aif.solvers.sweep import CostsAt, Sweep, level, prepare
 from npro_aif.tables.world import World
 
 
@@ -98,23 +98,29 @@ def perfect_information(model: Callable[..., Any], belief: Belief, horizon: int)
 @functools.lru_cache(maxsize=64)
 def _bound(program: Program) -> Callable[[Fixed, Belief], Array]:
     def bound(fixed: Fixed, belief: Belief) -> Array:
-        world = program.bind(fixed, belief, program.num_steps).routed()
-        return (jnp.exp(world.parameter) * jnp.exp(world.initial).T * _best(world, program.num_steps)).sum()
+        return _best(program.bind(fixed, belief, program.num_steps).routed(), program.num_steps)
 
     return jax.jit(bound)
 
 
 def _best(world: World, num_steps: int) -> Array:
-    """The least cost to go for each state and parameter, (X, Θ)."""
+    """The least cost of everything that may be, on average over where it begins, ()."""
     world = world.seeing_everything()
     problem = Problem(world, None, Planning(), num_steps)  # type: ignore[arg-type]
     sweep = prepare(problem, (), with_reference=False)
     free = sweep.free()
 
-    def step(i: Array, future: Array) -> Array:
+    start = jnp.exp(world.parameter) * jnp.exp(world.initial).T  # (X, Θ)
+
+    def step(i: Array, carry: tuple[Array, Array]) -> tuple[Array, Array]:
+        future, common = carry  # (X, Θ) relative to what every start costs at least: (T,), a part of it for each step
         t = num_steps - 1 - i
         _, moving, effort = sweep.controls(t, future, free(t))
         effort = jnp.where(prior_policy(world, t) > -jnp.inf, effort, jnp.inf)
-        return (moving + effort.T[:, :, None]).min(0)
+        future = (moving + effort.T[:, :, None]).min(0)
+        least = level(start, future)
+        return future - least, common.at[t].set(least)
 
-    return jax.lax.fori_loop(0, num_steps, step, jnp.zeros(world.initial.shape[::-1], world.initial.dtype))
+    first = jnp.zeros_like(start), jnp.zeros(num_steps, start.dtype)
+    future, common = jax.lax.fori_loop(0, num_steps, step, first)
+    return near_sum(mul_log(start, future)) + near_sum(common)

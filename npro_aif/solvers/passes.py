@@ -11,6 +11,7 @@ from jax import Array
 
 from npro_aif.inference.posterior import Terms
 from npro_aif.inference.temporal import flow
+from npro_aif.numerics import near_sum
 from npro_aif.tables.kernels import Emission, Transition
 from npro_aif.tables.layout import time_slice
 from npro_aif.tables.world import World
@@ -59,17 +60,16 @@ def at_once(look: Look, num_steps: int, horizon: Array) -> tuple[Any, Terms]:
         return jnp.where(counts.reshape((-1,) + (1,) * (table.ndim - 1)), table, 0.0)
 
     rows, terms = jax.tree.map(masked, jax.vmap(look)(times))
-    return rows, {name: values.sum() for name, values in terms.items()}
+    return rows, {name: near_sum(values) for name, values in terms.items()}
 
 
 def one_by_one(look: Look, num_steps: int, horizon: Array) -> tuple[Any, Terms]:
     """The same slice by slice, so that what is beyond the horizon costs nothing and memory stays small."""
 
-    def step(t: Array, sums: tuple[Any, Terms]) -> tuple[Any, Terms]:
-        rows, terms = look(t)
-        all_rows = jax.tree.map(lambda table, row: table.at[t].set(row), sums[0], rows)
-        return all_rows, jax.tree.map(jnp.add, sums[1], terms)
+    def step(t: Array, found: tuple[Any, Terms]) -> tuple[Any, Terms]:
+        return jax.tree.map(lambda table, row: table.at[t].set(row), found, look(t))
 
-    rows, terms = jax.eval_shape(look, jnp.asarray(0))
-    none = jax.tree.map(lambda a: jnp.zeros((num_steps, *a.shape), a.dtype), rows)
-    return jax.lax.fori_loop(0, horizon, step, (none, jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), terms)))
+    shapes = jax.eval_shape(look, jnp.asarray(0))
+    none = jax.tree.map(lambda a: jnp.zeros((num_steps, *a.shape), a.dtype), shapes)
+    rows, terms = jax.lax.fori_loop(0, horizon, step, none)
+    return rows, {name: near_sum(values) for name, values in terms.items()}

@@ -39,9 +39,10 @@ class Exact(NamedTuple):
     """Each factor's minimiser."""
 
     correction: bool  # whether the policy's entropy does not count
+    rounding: int = ROUNDING  # of ties
 
     def control(self, cost: Array, allowed: Array, old: Array) -> Array:
-        return least(cost, allowed) if self.correction else masked_log_softmax(-cost, allowed)
+        return least(cost, allowed, self.rounding) if self.correction else masked_log_softmax(-cost, allowed)
 
     def state(self, kernel: Transition, cost: Array, old: Transition) -> tuple[Transition, Array]:
         return kernel.tilt(cost)
@@ -83,10 +84,10 @@ def log_ratio(q: Array, p: Array) -> Array:
     return jnp.where(possible, jnp.maximum(q, -100.0) - jnp.where(possible, p, 0.0), 0.0)
 
 
-def least(cost: Array, allowed: Array) -> Array:
+def least(cost: Array, allowed: Array, rounding: int = ROUNDING) -> Array:
     """log of the policy that takes the cheapest control; ties share equally."""
     cost = jnp.where(allowed, cost, jnp.inf)
     lowest = cost.min(-1, keepdims=True)
-    unseen = TIE + ROUNDING * jnp.finfo(cost.dtype).eps * jnp.abs(lowest)
+    unseen = TIE + rounding * jnp.finfo(cost.dtype).eps * jnp.abs(lowest)
     tied = (cost <= lowest + unseen) & allowed
     return jnp.where(tied, -jnp.log(tied.sum(-1, keepdims=True)), -jnp.inf)

@@ -19,7 +19,7 @@ from npro_aif.inference.derivatives import moved, moved_to, told
 from npro_aif.inference.objectives import Objective
 from npro_aif.inference.posterior import Terms
 from npro_aif.inference.temporal import Flow, Slice, TemporalPosterior, flow
-from npro_aif.numerics import divide, mul_log, sum_last
+from npro_aif.numerics import divide, mul_log, near_sum, sum_last
 from npro_aif.sizes import is_small
 from npro_aif.solvers.base import Problem
 from npro_aif.solvers.passes import at_once, flows, one_by_one, prior_policy, reference_flow
@@ -76,6 +76,14 @@ class Sweep(NamedTuple):
     @property
     def learns_state(self) -> bool:
         return "state" in self.learn and self.world.state.learnable
+
+    @property
+    def is_decision_process(self) -> bool:
+        """Whether the policy sees all there is, and costs do not depend on q: one backward pass is then the minimum."""
+        num_parameters, num_states = self.world.initial.shape
+        loop = self.world.loop
+        hypotheses = num_parameters * loop.num_rows(num_states)
+        return not self.objective.epistemic and hypotheses == loop.num_classes(num_states)
 
     def template(self, posterior: TemporalPosterior) -> TemporalPosterior:
         """The posterior with only what changes from sweep to sweep; learned states start at the model."""
@@ -143,6 +151,11 @@ class Sweep(NamedTuple):
 
         return at
 
+    def free(self) -> CostsAt:
+        """No epistemic costs at all."""
+        nothing = jnp.zeros((1, 1, 1), self.world.initial.dtype)
+        return lambda t: SliceCosts(nothing[0], nothing[0, 0], nothing, nothing[None])
+
     def derivatives(self, template: TemporalPosterior, mass: Array, seen: Array) -> CostsAt:
         """The derivatives of F's epistemic terms at the present posterior, as costs (see :mod:`~.descent`).
 
@@ -175,36 +188,40 @@ class Sweep(NamedTuple):
         return now._replace(flow=Flow(before, seen, policy, loop.by_row(policy), arrived, after))
 
     def backward(
-        self, template: TemporalPosterior, mass: Array, costs: CostsAt, step: Step
+        self, template: TemporalPosterior, mass: Array | None, costs: CostsAt, step: Step
     ) -> tuple[TemporalPosterior, Array]:
-        """Update every factor, from the last to the first; also F of the result if it had these costs, ()."""
+        """Update every factor, from the last to the first; also F of the result if it had these costs, ().
+
+        :param mass: (T+1, S, Θ) q(θ, s_t); not needed in a decision process.
+        """
         world = self.world
+        start = self.whole(template).start(world)
 
         def update(i: Array, carry: tuple[Array, Array, TemporalPosterior]) -> tuple[Array, Array, TemporalPosterior]:
-            future, common, q = carry  # (S, Θ) the cost to go from s_t on, less what is common to all of them
+            future, common, q = carry  # (S, Θ) the cost to go from s_t on, less what is common to all of them: (T,)
             t = world.horizon - 1 - i
             loop, prior = world.loop.at(t), prior_policy(world, t)
             kernel, moving, effort = self.controls(t, future, costs(t), step, template)
-            joint = mass[t] if self.reference is None else mass[t] + self.reference[t]
-            average = loop.seen(sum_last(unseen_given_seen(world, joint) * moving).T) + effort
+            joint = start if mass is None else mass[t] if self.reference is None else mass[t] + self.reference[t]
+            known = moving if mass is None else unseen_given_seen(world, joint) * moving
+            average = loop.seen(sum_last(known).T) + effort
             control = template.control[t]
             if "control" in self.learn:
                 control = step.control(average, prior > -jnp.inf, control)
             future = self.follow(t, control, moving, effort)
-            least = jnp.where(joint > 0, future, jnp.inf).min()
+            least = level(joint, future)
             q = q._replace(control=q.control.at[t].set(control))
             q = q if kernel is None else q._replace(state=q.state.put(t, kernel))
-            return future - least, common + least, q
+            return future - least, common.at[t].set(least), q
 
-        nothing = jnp.zeros(mass.shape[1:], mass.dtype)
-        first = nothing, jnp.zeros((), mass.dtype), template
+        first = jnp.zeros_like(start), jnp.zeros(self.num_steps, start.dtype), template
         future, common, q = jax.lax.fori_loop(0, world.horizon, update, first)
         cost = (jnp.exp(world.initial) * world.loop.begin(future).T).sum(-1)  # (Θ,)
         if "parameter" in self.learn:
             q = q._replace(parameter=step.parameter(world.parameter, cost, template.parameter))
         own = self.whole(q).parameter
         gap = own - jnp.where(own > -jnp.inf, world.parameter, 0.0)
-        return q, mul_log(jnp.exp(own), gap + cost).sum() + common
+        return q, mul_log(jnp.exp(own), gap + cost).sum() + near_sum(common)
 
     def controls(
         self,
@@ -284,6 +301,12 @@ def emissions(world: World, learn: tuple[str, ...]) -> dict[str, Emission]:
         tables = world.observation_preference[name]
         tilted[name] = kernel.tilt(-sum(tables))[0] if "observation" in learn and tables else kernel  # type: ignore[arg-type]
     return tilted
+
+
+def level(joint: Array, future: Array) -> Array:
+    """What all states with mass cost at least, (): a number to subtract, lest what they share drown the rest."""
+    least = jnp.where(joint > 0, future, jnp.inf).min()
+    return jnp.where(jnp.isfinite(least), least, 0.0)
 
 
 def unseen_given_seen(world: World, joint: Array) -> Array:

@@ -12,8 +12,9 @@ from jax import Array
 
 from npro_aif.numerics import divide, masked_log_softmax, mul_log, neg_entropy, sum_last, sum_leading
 from npro_aif.tables.evidence import Evidence
-from npro_aif.tables.kernels import Kernel
+from npro_aif.tables.kernels import Kernel, Transition
 from npro_aif.tables.layout import contract, grouped, lookup, select_parameters, time_slice
+from npro_aif.tables.sparse import few_entries
 from npro_aif.tables.surprise import log_share
 
 
@@ -98,9 +99,12 @@ class DenseTransition(_Dense):
     back: Array | None = None  # (T|1, Θ|1, X', U|1, X|1)
     entropy: Array | None = None  # (T|1, 1, U|1, X|1)
 
-    def prepared(self) -> DenseTransition:
+    def prepared(self) -> Transition:
         if self.onward is not None:
             return self
+        few = few_entries(self.log)
+        if few is not None:
+            return few.prepared()
         onward = self._onward()
         entropy = -neg_entropy(onward).sum(-1) if onward.shape[1] == 1 else None
         return DenseTransition(self.log, onward, jnp.moveaxis(onward, -1, -3), entropy)

@@ -49,7 +49,7 @@ class Kernel(Protocol):
         """The rows of some parameters."""
         ...
 
-    def prepared(self) -> Self:
+    def prepared(self) -> Kernel:
         """The same kernel with what is worth working out once; it stays so when θ are selected."""
         ...
 
@@ -88,6 +88,10 @@ class Kernel(Protocol):
 
 class Transition(Kernel, Protocol):
     """p(x'|x,u,θ): it moves flows (X, Θ) forward and values (X', Θ) back."""
+
+    def prepared(self) -> Transition:
+        """As of any kernel; it may turn out to be another one, of the same numbers."""
+        ...
 
     def routed(self, num_parameters: int, num_states: int) -> Self:
         """The same kernel, ready for a loop over time and sweeps with so many parameters."""

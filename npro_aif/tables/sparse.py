@@ -2,7 +2,8 @@
 
 Memory and time are proportional to the entries. Where nothing is being traced (:meth:`SparseTransition.prepared`) the
 entries are also sorted by where they lead, so that mass is gathered at its target, which XLA does many times faster
-than it scatters it from its source.
+than it scatters it from its source; and their probabilities are made to sum to one as nearly as they can, since what
+logarithms leave of that (1e-7) adds up over hundreds of steps.
 """
 
 from __future__ import annotations
@@ -17,13 +18,15 @@ import numpy as np
 from jax import Array
 
 from npro_aif.numerics import is_concrete, mul_log, neg_entropy, safe_log, sum_last
-from npro_aif.sizes import MOST_PADDING
+from npro_aif.sizes import MOST_PADDING, SPARSE_FROM, SPARSE_SHARE
 from npro_aif.tables.kernels import Kernel
 from npro_aif.tables.layout import INSIDE, lookup, select_parameters, time_slice
 
+TINY = 1e-30  # where a row has no outcome at all, it stays so
+
 
 @functools.partial(
-    jax.tree_util.register_dataclass, data_fields=("index", "log", "source", "share"), meta_fields=("size",)
+    jax.tree_util.register_dataclass, data_fields=("index", "log", "source", "share", "chance"), meta_fields=("size",)
 )
 @dataclass(frozen=True)
 class SparseTransition:
@@ -37,6 +40,7 @@ class SparseTransition:
     size: int  # the number of states
     source: Array | None = None  # (T|1, Θ|1, X', D) in a flat (X, U|1) table, where mass at x' comes from
     share: Array | None = None  # (T|1, Θ|1, X', D) with which probability; 0 for padding
+    chance: Array | None = None  # (T|1, Θ|1, X, U|1, K) the probabilities, if they were worked out before
 
     @property
     def num_times(self) -> int:
@@ -61,10 +65,17 @@ class SparseTransition:
         return jax.tree.map(lambda table: select_parameters(table, theta), self)
 
     def prepared(self) -> SparseTransition:
-        if self.source is not None or not is_concrete(self.index, self.log):
+        if self.chance is not None or not is_concrete(self.index, self.log):
             return self
-        sources = _sources(np.asarray(self.index), np.exp(np.asarray(self.log)), self.size)
-        return self if sources is None else replace(self, source=sources[0], share=sources[1])
+        chance = np.exp(np.asarray(self.log, np.float64))
+        chance = (chance / np.maximum(chance.sum(-1, keepdims=True), TINY)).astype(self.log.dtype)
+        source, share = _sources(np.asarray(self.index), chance, self.size)
+        return replace(self, source=source, share=share, chance=jnp.asarray(chance))
+
+    @property
+    def probs(self) -> Array:
+        """exp(log), (T|1, Θ|1, X, U|1, K)."""
+        return jnp.exp(self.log) if self.chance is None else self.chance
 
     def routed(self, num_parameters: int, num_states: int) -> SparseTransition:
         return self
@@ -88,7 +99,7 @@ class SparseTransition:
             flat = weight.reshape(weight.shape[0], -1)
             moved = _taken(flat, self.source) * self.share  # (Θ, X', D)
             return sum_last(moved).T
-        entries = weight[..., None] * jnp.exp(self.log)  # (Θ, X, U, K)
+        entries = weight[..., None] * self.probs  # (Θ, X, U, K)
         num_parameters = before.shape[1]
         place = self.index * num_parameters + jnp.arange(num_parameters).reshape(-1, 1, 1, 1)
         place = jnp.broadcast_to(place, entries.shape).ravel()
@@ -96,11 +107,11 @@ class SparseTransition:
         return arrived.reshape(self.size, num_parameters)
 
     def pull(self, value: Array) -> Array:
-        later = sum_last(jnp.exp(self.log) * _taken(value.T, self.index))  # (Θ, X, U|1)
+        later = sum_last(self.probs * _taken(value.T, self.index))  # (Θ, X, U|1)
         return jnp.moveaxis(later, 0, 2).swapaxes(0, 1)
 
     def spread(self, weight: Array) -> Array:
-        probs = jnp.exp(self.log)
+        probs = self.probs
         if not self._mixes:
             return sum_last(weight) * -neg_entropy(probs[0]).sum(-1).T
         entries = weight.T[:, :, None, None] * probs  # (Θ, X, U, K)
@@ -125,7 +136,7 @@ class SparseTransition:
         return self.tilt(-logits)[0]
 
     def expect(self, cost: Array) -> Array:
-        return mul_log(jnp.exp(self.log), self._at_entries(cost)).sum(-1)
+        return mul_log(self.probs, self._at_entries(cost)).sum(-1)
 
     def tilt(self, cost: Array) -> tuple[SparseTransition, Array]:
         log = self.log - self._at_entries(cost)
@@ -168,6 +179,27 @@ class SparseTransition:
         return cost[(*places, index)]
 
 
+def few_entries(log: Array) -> SparseTransition | None:
+    """Rows (T|1, Θ|1, X|1, U|1, X') of log-probabilities by their entries; None if they are many, or not known yet."""
+    size = log.shape[-1]
+    if size < SPARSE_FROM or not is_concrete(log):
+        return None
+    table = np.asarray(log)
+    possible = table > -np.inf
+    most = int(possible.sum(-1).max())
+    if most * SPARSE_SHARE > size:
+        return None
+    place = np.nonzero(possible.reshape(-1, size))
+    row, rank = place[0], np.arange(len(place[0])) - np.searchsorted(place[0], place[0])
+    index = np.zeros((possible[..., 0].size, most), np.int32)
+    entries = np.full(index.shape, -np.inf, table.dtype)
+    index[row, rank], entries[row, rank] = place[1], table.reshape(-1, size)[place]
+    shape = *table.shape[:-1], most
+    full = *shape[:2], size, *shape[3:]  # as many states before as after
+    index, entries = (np.broadcast_to(part.reshape(shape), full) for part in (index, entries))
+    return SparseTransition(jnp.asarray(index), jnp.asarray(entries), size)
+
+
 def merge_entries(index: Array, probs: Array) -> tuple[Array, Array]:
     """Entries (…, K) in which each outcome is there once: its probability where it is first, zero where it is again."""
     same = index[..., :, None] == index[..., None, :]  # (…, K, K)
@@ -199,8 +231,8 @@ def _merged(index: Array, flow: Array) -> Array:
     return jnp.zeros_like(rows).at[at].add(rows).reshape(flow.shape)
 
 
-def _sources(index: np.ndarray, probs: np.ndarray, size: int) -> tuple[Array, Array] | None:
-    """For every next state the moves that lead there and their probabilities; None where padding would cost too much.
+def _sources(index: np.ndarray, probs: np.ndarray, size: int) -> tuple[Array, Array] | tuple[None, None]:
+    """For every next state the moves that lead there and their probabilities; none where padding would cost too much.
 
     :param index: (T|1, Θ|1, X, U|1, K), and ``probs`` likewise.
     """
@@ -210,7 +242,7 @@ def _sources(index: np.ndarray, probs: np.ndarray, size: int) -> tuple[Array, Ar
     counts = [np.bincount(row[share > 0], minlength=size) for row, share in zip(targets, shares, strict=True)]
     most = max(int(count.max()) for count in counts)
     if most * size > MOST_PADDING * num_entries:
-        return None
+        return None, None
     source = np.zeros((len(targets), size, most), np.int32)
     share = np.zeros((len(targets), size, most), probs.dtype)
     for i, count in enumerate(counts):

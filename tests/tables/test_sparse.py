@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 from collections.abc import Callable
 from typing import Any
 
@@ -17,6 +18,7 @@ import npro_aif as aif
 from npro_aif.guides import TemporalGuide
 from npro_aif.models.grids import targets
 from npro_aif.program.program import program_of
+from npro_aif.tables import sparse as sparse_tables
 from npro_aif.tables.dense import DenseTransition
 from npro_aif.tables.sparse import SparseTransition
 from tests.support import assert_close
@@ -170,6 +172,47 @@ def test_gradients_of_free_energies() -> None:
     assert_close(found[0][0], found[1][0], 1e-5)
     for name, gradient in found[1][1].items():
         assert_close(found[0][1][name], gradient, 1e-5, name)
+
+
+def chain(num_states: int) -> Callable[..., None]:
+    """States in a ring, written as dense rows with few entries."""
+    step = np.zeros((num_states, 2, num_states))
+    places = np.arange(num_states)
+    for u, way in enumerate((1, -1)):
+        step[places, u, (places + way) % num_states] = 0.7
+        step[places, u, (places + 2 * way) % num_states] += 0.2
+        step[places, u, places] += 0.1
+    rows, worth = jnp.asarray(step), jnp.asarray(np.random.default_rng(0).normal(size=num_states))
+
+    def model(belief: aif.Belief, horizon: int = 5) -> None:
+        x = aif.state("x", dist.Categorical(probs=belief.state[0]))
+
+        def move(x: Any, t: Any) -> Any:
+            u = aif.control("u", dist.Categorical(probs=jnp.ones(2) / 2))
+            x = aif.state("x", dist.Categorical(probs=rows[x, u]))
+            aif.preference("worth", worth[x])
+            return x
+
+        aif.rollout(move, x, horizon)
+
+    return model
+
+
+def test_dense_rows_with_few_entries_are_recognised(monkeypatch: pytest.MonkeyPatch) -> None:
+    size = 2 * sparse_tables.SPARSE_FROM
+    belief, model = aif.Belief(state=jax.nn.one_hot(3, size)), chain(size)
+    few = aif.Planner(model, objective=aif.Planning())(KEY, belief)
+    assert isinstance(few.world().state, SparseTransition)
+    monkeypatch.setattr(sparse_tables, "SPARSE_FROM", 10**9)
+    model = chain(size)  # another program
+    monkeypatch.setattr("npro_aif.program.program._known", collections.OrderedDict())
+    dense = aif.Planner(model, objective=aif.Planning())(KEY, belief)
+    assert isinstance(dense.world().state, DenseTransition)
+    for name in ("control", "policy", "state"):
+        assert_close(getattr(few, name), getattr(dense, name), 1e-5, name)
+    assert_close(few.free_energy[-1], dense.free_energy[-1], 1e-5)
+    assert int(few.info.iterations) == 1  # nothing is unknown: the first backward pass is the solution
+    assert bool(few.info.converged)
 
 
 def test_it_is_an_ordinary_distribution() -> None:
