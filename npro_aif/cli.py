@@ -71,6 +71,7 @@ class Method(enum.StrEnum):
 
 class ObjectiveName(enum.StrEnum):
     active = "active"
+    risk = "risk"
     planning = "planning"
     marginal = "marginal"
 
@@ -84,6 +85,8 @@ class SolverName(enum.StrEnum):
 class Preference(enum.StrEnum):
     terminal = "terminal"
     every_step = "every-step"
+    published = "published"
+    reward = "reward"
 
 
 Gradient = enum.StrEnum("Gradient", {"fixed": "fixed", "through": "through"})
@@ -121,7 +124,10 @@ def run(
     ] = None,
     horizon: Annotated[int | None, typer.Option(min=1, help="Steps to look ahead.")] = None,
     size: Annotated[int | None, typer.Option(min=5, help="Of DoorKey's grid, 8 by default.")] = None,
-    preference: Annotated[Preference | None, typer.Option(help="When DoorKey's goal is preferred.")] = None,
+    preference: Annotated[
+        Preference | None,
+        typer.Option(help="DoorKey's: terminal or every-step; of wumpus and rock-sample: published or reward."),
+    ] = None,
     weight: Annotated[float | None, typer.Option(min=0, help="Of the epistemic priors.")] = None,
     gradient: Annotated[
         Gradient | None,

@@ -17,7 +17,7 @@ from jax import Array
 
 from npro_aif.acting.filter import Filter
 from npro_aif.acting.fused import Fused
-from npro_aif.acting.solutions import Solutions, fingerprint
+from npro_aif.acting.solutions import Solutions, Solved, fingerprint
 from npro_aif.belief import Belief
 from npro_aif.planning.batches import rows
 from npro_aif.planning.plan import Plan, trim
@@ -98,8 +98,8 @@ class Decider:
         fresh = {names[id(b)]: b for b in beliefs if names[id(b)] not in solutions}
         if fresh:
             with solutions.clock():
-                controls, seconds = self._controls(list(fresh.values()), horizon, key)
-            solutions.add(dict(zip(fresh, controls, strict=True)), seconds)
+                solved, seconds = self._controls(list(fresh.values()), horizon, key)
+            solutions.add(dict(zip(fresh, solved, strict=True)), seconds)
         solutions.decisions += len(situations)
         return [Decision(belief, solutions[names[id(belief)]], None) for belief in beliefs]
 
@@ -149,16 +149,17 @@ class Decider:
             beliefs.append(known[case])
         return beliefs
 
-    def _controls(self, beliefs: Sequence[Belief], horizon: int, key: Array) -> tuple[list[np.ndarray], float]:
-        """q(u_1), (U,), from each of the beliefs, and the seconds that they took, each for itself."""
+    def _controls(self, beliefs: Sequence[Belief], horizon: int, key: Array) -> tuple[list[Solved], float]:
+        """q(u_1) from each of the beliefs, and the seconds that they took, each for itself."""
         if self._way(beliefs) is Way.TOGETHER and not self.by_cost:
             plans, seconds = self._together(beliefs, horizon, key)
-            return list(np.asarray(plans.control)[:, 0]), seconds
+            columns = np.asarray(plans.control)[:, 0], np.asarray(plans.info.iterations), plans.info.converged
+            return [Solved(row, int(i), bool(c)) for row, i, c in zip(*columns, strict=True)], seconds
 
-        def solve(belief: Belief) -> np.ndarray:
-            if self.by_cost:
-                return -np.asarray(self.planner.first_cost(key, belief, horizon, elapsed=self._elapsed))
-            return np.asarray(self.planner.first_control(key, belief, horizon, elapsed=self._elapsed))
+        def solve(belief: Belief) -> Solved:
+            scores, info = self.planner.first_scores(key, belief, horizon, by_cost=self.by_cost, elapsed=self._elapsed)
+            scores = -np.asarray(scores) if self.by_cost else np.asarray(scores)
+            return Solved(scores, int(info.iterations), bool(info.converged))
 
         return self._each(solve, beliefs, beliefs)
 
@@ -185,6 +186,7 @@ class Decider:
             else:
                 plans, seconds = self._each(solve, fresh, [b for b, _ in fresh])
         solutions.count_last(len(plans), seconds)
+        solutions.note([(int(plan.info.iterations), bool(plan.info.converged)) for plan in plans])
         solutions.decisions += len(situations)
         made = dict(zip(problems, plans, strict=True))
         return [

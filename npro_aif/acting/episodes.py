@@ -54,6 +54,9 @@ class Effort(NamedTuple):
     compile_seconds: float  # of these, in tracing and compiling
     warm_problems: int = 0  # problems in whose stretch nothing was compiled
     warm_seconds: float = 0.0  # in planning for them
+    told: int = 0  # problems whose solver told the next two
+    iterations: int = 0  # of the solver, in all of these
+    settled: int = 0  # how many of these ended by themselves
 
     @property
     def seconds_per_decision(self) -> float:
@@ -83,6 +86,9 @@ def effort(solutions: Solutions) -> Effort:
         solutions.compile_seconds,
         solutions.warm_problems,
         solutions.warm_seconds,
+        solutions.told,
+        solutions.iterations,
+        solutions.settled,
     )
 
 

@@ -10,10 +10,10 @@ import hashlib
 import json
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -56,6 +56,14 @@ def fingerprint(belief: Belief, *details: object) -> str:
     return digest.hexdigest()
 
 
+class Solved(NamedTuple):
+    """A decision, and how the solver came to it."""
+
+    control: np.ndarray  # (U,) q(u_1), or minus what each control costs
+    iterations: int
+    settled: bool
+
+
 class Solutions:
     """Solutions by the name of their problem, with counts and times.
 
@@ -72,6 +80,7 @@ class Solutions:
         self.compile_seconds = 0.0
         self.warm_problems = 0  # those in whose stretch nothing was compiled
         self.warm_seconds = 0.0
+        self.told, self.iterations, self.settled = 0, 0, 0  # problems whose solver told the next two; their sums
         self._found: dict[str, np.ndarray] = {}
         if folder is not None:
             self._open(folder, dict(settings or {}))
@@ -83,18 +92,28 @@ class Solutions:
     def __getitem__(self, name: str) -> np.ndarray:
         return self._found[name]
 
-    def add(self, solved: Mapping[str, np.ndarray], seconds: float) -> None:
+    def add(self, solved: Mapping[str, Solved], seconds: float) -> None:
         """Keep what was solved in the stretch that the clock measured last.
 
         :param seconds: what the problems took, added up; more than the stretch where they were solved side by side.
         """
-        self._found.update(solved)
+        self._found.update({name: one.control for name, one in solved.items()})
         self.count_last(len(solved), seconds)
+        self.note((one.iterations, one.settled) for one in solved.values())
         if self.folder is not None:
             seconds, compiling = seconds / len(solved), self._last[1] / len(solved)
-            for name, probs in solved.items():
-                row = [float(p) for p in probs]
-                write(self.folder / f"{name}.json", {"control": row, "seconds": seconds, "compile_seconds": compiling})
+            times = {"seconds": seconds, "compile_seconds": compiling}
+            for name, one in solved.items():
+                row = {"control": [float(p) for p in one.control]}
+                info = {"iterations": one.iterations, "settled": one.settled}
+                write(self.folder / f"{name}.json", row | times | info)
+
+    def note(self, told: Iterable[tuple[int, bool]]) -> None:
+        """Keep how many iterations each of some problems took, and whether it settled."""
+        for iterations, settled in told:
+            self.told += 1
+            self.iterations += iterations
+            self.settled += settled
 
     def count(self, problems: int, seconds: float, compiling: float) -> None:
         """Count problems that were solved in a stretch, and what they took."""
@@ -143,6 +162,8 @@ class Solutions:
         kept = json.loads(path.read_text())
         self._found[path.stem] = np.asarray(kept["control"], np.float32)
         self.count(1, kept["seconds"], kept["compile_seconds"])
+        if "iterations" in kept:
+            self.note([(kept["iterations"], kept["settled"])])
         return True
 
 

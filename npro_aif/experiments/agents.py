@@ -66,9 +66,9 @@ def check_settings(task: Task, settings: Settings) -> None:
         return
     for name in ("weight", "gradient"):
         value = getattr(settings, name)
-        if value is not None and settings.objective != "active":
+        if value is not None and settings.objective not in ("active", "risk"):
             raise SettingsError(
-                f"{name}: found {value} with the objective {settings.objective}, expected it with active only"
+                f"{name}: found {value} with the objective {settings.objective}, expected it with active and risk only"
             )
     if settings.gradient is not None:
         check_choice("gradient", settings.gradient, GRADIENTS)
@@ -176,6 +176,7 @@ def make_objective(task: Task, settings: Settings) -> Objective:
     if settings.objective == "planning":
         return Planning()
     chosen = {name: getattr(settings, name) for name in ("weight", "gradient")}
+    chosen |= {"ambiguity": 0.0, "novelty": 0.0} if settings.objective == "risk" else {}
     return dataclasses.replace(task.active, **{name: value for name, value in chosen.items() if value is not None})
 
 

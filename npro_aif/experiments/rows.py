@@ -88,6 +88,7 @@ class TableOfRows(NamedTuple):
     measures: tuple[str, ...]  # its columns
     published_episodes: int
     blocks: tuple[Block, ...]
+    effort: bool = False  # whether it has columns for the solver's iterations and the share of plans that settled
 
 
 MEASURES = {
@@ -99,6 +100,7 @@ MEASURES = {
 }
 LABELS = {
     "active": "F_active",
+    "risk": "F_active, risk only",
     "marginal": "F_marginal",
     "planning": "F_planning",
     "sophisticated": "Sophisticated Inference",

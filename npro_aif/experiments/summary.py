@@ -64,6 +64,8 @@ def summarize(task: Task, episodes: Sequence[Episode], effort: Effort) -> dict[s
         "problems": effort.problems,
         "seconds_per_decision": effort.seconds_per_decision,
         "compile_seconds": effort.compile_seconds,
+        "iterations": effort.iterations / effort.told if effort.told else None,
+        "settled": effort.settled / effort.told if effort.told else None,
     }
 
 

@@ -22,6 +22,7 @@ from npro_aif.experiments.summary import NORMAL_975, PROPORTIONS
 MARK = "≠"
 LEGEND = f"{MARK}: our 95 % interval and the paper's do not overlap. Rates with 95 % intervals, means ± one std. dev."
 OPTIMUM_HEAD = "steps / optimum"
+EFFORT_HEADS = ("sweeps", "settled")
 Results = Mapping[str, Mapping[str, Any]]  # by row: what its file holds, {"summary": …} or {"missing": why}
 
 
@@ -97,6 +98,13 @@ def _ratio(summary: Mapping[str, Any] | None) -> str:
     return f"{summary['steps_over_optimum']:.3f} × {summary['optimum']:.2f}"
 
 
+def _effort(summary: Mapping[str, Any] | None) -> list[str]:
+    """The solver's iterations for a plan, and the share of plans that settled."""
+    if summary is None or summary.get("settled") is None:
+        return ["–", "–"]
+    return [f"{summary['iterations']:.1f}" if summary["iterations"] else "–", f"{summary['settled']:.1%}"]
+
+
 def _marked(one: Cell) -> str:
     return f"{one.ours} {MARK}" if one.overlap is False else one.ours
 
@@ -147,15 +155,21 @@ def rich_table(table: TableOfRows, results: Results) -> Table:
     optimal = _has_optimum(table, results)
     if optimal:
         shown.add_column("/ optimum", justify="right", no_wrap=True)
+    for head in EFFORT_HEADS if table.effort else ():
+        shown.add_column(head.capitalize(), justify="right", no_wrap=True)
     shown.add_column("s/plan", justify="right", no_wrap=True)
     for block in table.blocks:
         shown.add_section()
-        shown.add_row(f"[bold italic]{block.title}[/]", *[""] * (len(table.measures) + 1 + optimal))
+        shown.add_row(
+            f"[bold italic]{block.title}[/]",
+            *[""] * (len(table.measures) + 1 + optimal + len(EFFORT_HEADS) * table.effort),
+        )
         for row in block.rows:
             summary = _summary(results, row)
             cells = [_stacked(one) for one in _cells(table, row, summary)]
             time = "" if summary is None else f"{summary['seconds_per_decision']:.3f}"
-            shown.add_row(row.label, *cells, *([_ratio(summary).replace(" × ", "\n×")] if optimal else []), time)
+            ratio = [_ratio(summary).replace(" × ", "\n×")] if optimal else []
+            shown.add_row(row.label, *cells, *ratio, *(_effort(summary) if table.effort else []), time)
     return shown
 
 
@@ -170,7 +184,8 @@ def markdown(table: TableOfRows, results: Results, command: str) -> str:
     """For a page: the paper's columns, each with the published values beside it."""
     heads = ["Method", *(h for m in table.measures for h in (MEASURES[m], "paper"))]
     optimal = _has_optimum(table, results)
-    heads += [OPTIMUM_HEAD, "s/decision"] if optimal else ["s/decision"]
+    heads += [OPTIMUM_HEAD] if optimal else []
+    heads += [*(EFFORT_HEADS if table.effort else ()), "s/decision"]
     lines = [f"### {table.title}", "", f"{_episodes(table, results)}; made by `{command}`.", ""]
     lines += ["| " + " | ".join(heads) + " |", "|" + "|".join(["---"] + ["---:"] * (len(heads) - 1)) + "|"]
     for block in table.blocks:
@@ -188,7 +203,8 @@ def markdown_row(table: TableOfRows, row: Row, results: Results, optimal: bool) 
     values = [text for one in _cells(table, row, summary) for text in (_marked(one), one.paper)]
     time = "–" if summary is None else f"{summary['seconds_per_decision']:.4f}"
     ratio = [_ratio(summary)] if optimal else []
-    return "| " + " | ".join([row.label, *values, *ratio, time]) + " |"
+    effort = _effort(summary) if table.effort else []
+    return "| " + " | ".join([row.label, *values, *ratio, *effort, time]) + " |"
 
 
 CSV_FIELDS = (

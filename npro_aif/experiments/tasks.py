@@ -27,11 +27,13 @@ from npro_aif.solvers import CoordinateSolver
 WORLDS = ("frozen-lake", "wumpus", "rock-sample")
 TASKS = ("tmaze", "reactivity", "doorkey", *WORLDS)
 METHODS = ("vfe", "efe", "sophisticated")
-OBJECTIVES = ("active", "planning", "marginal")
+OBJECTIVES = ("active", "risk", "planning", "marginal")
 SOLVERS = ("svi", "coordinate", "search")
 PREFERENCES = doorkey.PREFERENCES
 ACT_BY = ("probability", "cost")
 GRADIENTS = ("fixed", "through")
+REWARDED = {"wumpus": wumpus.MAX_STEPS, "rock-sample": rock_sample.HORIZON}  # by world: how far plans for rewards reach
+PREFERENCES_OF_WORLDS = wumpus.PREFERENCES
 MEMORIES = {"tmaze": ("told", "count"), "reactivity": ("told",), "wumpus": ("told",), "rock-sample": ("told",)}
 
 
@@ -121,7 +123,8 @@ def make_task(
 
     :param method: with ``paper``, whose episodes: the baselines look before their first control.
     :param size: of DoorKey's grid, 8 by default.
-    :param preference: DoorKey's, "every-step" by default, "terminal" as in the paper.
+    :param preference: DoorKey's, "every-step" by default, "terminal" as in the paper; Wumpus' and RockSample's, the
+        "published" one by default, or their own "reward".
     :param memory: what the policy remembers of the mazes' cue, "told" or (in the T-maze) "count"; of a file, how many
         steps; nothing by default.
     :param cue_accuracy: how often the T-maze's cue is right, in the model and in the environment; always by default.
@@ -142,8 +145,8 @@ def make_task(
         if paper and value is not None:
             raise SettingsError(f"{option}: found {value!r} with --paper, expected none (the paper has no such thing)")
     if memory is not None:
-        rest = {"cue_accuracy": cue_accuracy, "max_steps": max_steps}
-        return _with_memory(make_task(name, size=size, preference=preference, **rest), memory)  # type: ignore[arg-type]
+        rest: dict[str, Any] = {"cue_accuracy": cue_accuracy, "max_steps": max_steps}
+        return _with_memory(make_task(name, size=size, preference=preference, **rest), memory)
     if max_steps is not None:
         return _with_deadline(make_task(name, size=size, preference=preference, cue_accuracy=cue_accuracy), max_steps)
     if cue_accuracy is not None:
@@ -152,13 +155,15 @@ def make_task(
         raise SettingsError(f"details: found it for the task {name}, expected it with reactivity --paper only")
     if name == "doorkey":
         return _paper_doorkey(size, preference) if paper else _doorkey(size or 8, preference or "every-step")
-    for option, value in (("size", size), ("preference", preference)):
-        if value is not None:
-            raise SettingsError(f"{option}: found {value!r} for the task {name}, expected it with doorkey only")
+    if size is not None:
+        raise SettingsError(f"size: found {size!r} for the task {name}, expected it with doorkey only")
     if name in WORLDS:
         if paper:
             raise SettingsError(f"paper: found it for the task {name}, expected it with the paper's three tasks only")
-        return _world(name)
+        return _world(name, preference)
+    if preference is not None:
+        others = ", ".join(("doorkey", *REWARDED))
+        raise SettingsError(f"preference: found {preference!r} for the task {name}, expected it with {others} only")
     task = _tmaze() if name == "tmaze" else _reactivity()
     if not paper:
         return task
@@ -288,7 +293,7 @@ def _doorkey(size: int, preference: str) -> Task:
     )
 
 
-def _world(name: str) -> Task:
+def _world(name: str, preference: str | None) -> Task:
     """One of the three worlds of Nuijten, Lukashchuk, van de Laar and de Vries (UAI 2026)."""
     model, environment, module, horizon, evidence = {
         # 16 noisy cells have 65,536 outcomes together
@@ -296,6 +301,12 @@ def _world(name: str) -> Task:
         "wumpus": (wumpus.wumpus, Wumpus, wumpus, wumpus.HORIZON, "joint"),
         "rock-sample": (rock_sample.rock_sample, RockSample, rock_sample, rock_sample.HORIZON, "joint"),
     }[name]
+
+    notes: tuple[tuple[str, Any], ...] = ()
+    if preference is not None:
+        check_choice(f"preference (of {name})", preference, PREFERENCES_OF_WORLDS if name in REWARDED else ())
+        model, notes = _variant(model, preference=preference), (("preference", preference),)
+        horizon = REWARDED[name] if preference == "reward" else horizon
 
     def outcome(episode: Episode) -> dict[str, float]:
         return {} if name == "rock-sample" else {"success": episode.reward > 0}
@@ -308,11 +319,12 @@ def _world(name: str) -> Task:
         horizon=horizon,
         max_steps=module.MAX_STEPS,
         learn=("control",),
-        active=Active(evidence=evidence),  # type: ignore[arg-type]
+        active=Active(gradient="through", evidence=evidence),  # type: ignore[arg-type]
         num_steps=1500,
         learning_rate=0.05,
         sweeps=CoordinateSolver(),
         outcome=outcome,
+        notes=notes,
     )
 
 

@@ -210,6 +210,8 @@ class Active(Objective):
     Weights(entropy=0.1, ambiguity=0.1, novelty=0.1)
     >>> Active.information_gain(weight=0.5).weights
     Weights(entropy=0.0, ambiguity=0.0, novelty=0.5)
+    >>> Active.risk().weights
+    Weights(entropy=1.0, ambiguity=0.0, novelty=0.0)
     """
 
     normalize: bool = False
@@ -225,6 +227,14 @@ class Active(Objective):
     def information_gain(cls, weight: float = 1.0, **switches: Any) -> Active:
         """The information that observations bring, and nothing else: neither noise nor certainty is sought as such."""
         return cls(weight=weight, entropy=0.0, ambiguity=0.0, **switches)
+
+    @classmethod
+    def risk(cls, weight: float = 1.0, **switches: Any) -> Active:
+        """The entropy of moves, and nothing else: with it −E[log p̂] is the risk E[log q(x|u)/p̂(x)] of where one gets.
+
+        Observations, and what they tell, do not count.
+        """
+        return cls(weight=weight, ambiguity=0.0, novelty=0.0, **switches)
 
     def __post_init__(self) -> None:
         if self.evidence not in ("joint", "sites"):

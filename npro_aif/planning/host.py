@@ -23,7 +23,7 @@ from npro_aif.planning.ways import Way
 from npro_aif.program.program import Fixed, Program
 from npro_aif.solvers.base import HostSolver, Problem
 from npro_aif.solvers.search.replay import Replay
-from npro_aif.solvers.search.solver import Found
+from npro_aif.solvers.search.solver import Found, SearchInfo
 
 
 class HostFunctions:
@@ -80,15 +80,17 @@ class HostFunctions:
 
     def decide(
         self, size: int, fixed: Fixed, support: None, belief: Belief, horizon: int | Array, key: Array, start: None
-    ) -> np.ndarray:
-        """q(u_1), (U,)."""
-        return self._uninterrupted(fixed, belief, horizon).first_control()
+    ) -> tuple[np.ndarray, SearchInfo]:
+        """q(u_1), (U,), and how it came about."""
+        found = self._uninterrupted(fixed, belief, horizon)
+        return found.first_control(), found.info
 
     def cost(
         self, size: int, fixed: Fixed, support: None, belief: Belief, horizon: int | Array, key: Array, start: None
-    ) -> np.ndarray:
-        """What each first control costs in the best plan that was found, (U,)."""
-        return self._uninterrupted(fixed, belief, horizon).bracket()[1]
+    ) -> tuple[np.ndarray, SearchInfo]:
+        """What each first control costs in the best plan that was found, (U,), and how it came about."""
+        found = self._uninterrupted(fixed, belief, horizon)
+        return found.bracket()[1], found.info
 
     def _uninterrupted(self, fixed: Fixed, belief: Belief, horizon: int | Array) -> Found:
         """What an agent acts on: Ctrl-C ends its episode, not one search only."""

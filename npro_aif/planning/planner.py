@@ -123,15 +123,27 @@ class Planner(Portable):
         self, rng_key: Array, belief: Belief, horizon: int | Array | None = None, *, elapsed: int | Array = 0
     ) -> Array:
         """q(u_1) of the plan, (U,): all that acting needs, in less time than a plan with its marginals."""
-        functions, arguments = self._arguments(rng_key, belief, horizon, None, elapsed)
-        return functions.decide(functions.size(arguments[1]), *arguments)
+        return self.first_scores(rng_key, belief, horizon, elapsed=elapsed)[0]
 
     def first_cost(
         self, rng_key: Array, belief: Belief, horizon: int | Array | None = None, *, elapsed: int | Array = 0
     ) -> Array:
         """What each first control of the plan costs, (U,): ``plan.control_cost`` without the plan."""
+        return self.first_scores(rng_key, belief, horizon, by_cost=True, elapsed=elapsed)[0]
+
+    def first_scores(
+        self,
+        rng_key: Array,
+        belief: Belief,
+        horizon: int | Array | None = None,
+        *,
+        by_cost: bool = False,
+        elapsed: int | Array = 0,
+    ) -> tuple[Array, Any]:
+        """:meth:`first_control` or :meth:`first_cost`, and how it came about (the ``info`` of the plan)."""
         functions, arguments = self._arguments(rng_key, belief, horizon, None, elapsed)
-        return functions.cost(functions.size(arguments[1]), *arguments)
+        decide = functions.cost if by_cost else functions.decide
+        return decide(functions.size(arguments[1]), *arguments)
 
     def _arguments(
         self,

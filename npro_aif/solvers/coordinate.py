@@ -186,7 +186,7 @@ class CoordinateSolver:
         template = sweep.template(guide.posterior(world, {}, problem.num_steps))
         step = Exact(sweep.objective.correction, rounding=1)  # over hundreds of steps the price of ties adds up
         template, _ = sweep.backward(template, None, sweep.free(), step)
-        posterior, terms = sweep.whole(template), sweep.value(template, sweep.masses(template))
+        posterior, terms = sweep.whole(template), sweep.terms(template)
         value: Any = sum(terms.values())
         info = SolverInfo(jnp.asarray(1), is_normalized(template), jnp.asarray(0), jnp.zeros_like(value))
         history = jnp.full(self.max_sweeps + 1, value)

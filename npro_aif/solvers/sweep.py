@@ -123,6 +123,16 @@ class Sweep(NamedTuple):
         each = at_once if self.is_small else one_by_one
         return Forward(mass, *each(look, self.num_steps, world.horizon))
 
+    def terms(self, template: TemporalPosterior) -> Terms:
+        """The terms of F at a posterior, of an objective without epistemic priors."""
+        own, mass = self.whole(template), self.masses(template)
+
+        def look(t: Array) -> tuple[None, Terms]:
+            return None, self.objective.combine(own.slice(self.world, t, mass[t], mass[t + 1]), None)
+
+        each = at_once if self.is_small else one_by_one
+        return each(look, self.num_steps, self.world.horizon)[1]
+
     def look(self, template: TemporalPosterior, mass: Array) -> tuple[Array, Terms]:
         """What observations cost at each arrival, (T, A, Θ), and the terms of F, at the present posterior."""
         own, objective = self.whole(template), self.objective
@@ -150,11 +160,6 @@ class Sweep(NamedTuple):
             return SliceCosts(arrival, costs.control[t], nothing, nothing[None])
 
         return at
-
-    def free(self) -> CostsAt:
-        """No epistemic costs at all."""
-        nothing = jnp.zeros((1, 1, 1), self.world.initial.dtype)
-        return lambda t: SliceCosts(nothing[0], nothing[0, 0], nothing, nothing[None])
 
     def derivatives(self, template: TemporalPosterior, mass: Array, seen: Array) -> CostsAt:
         """The derivatives of F's epistemic terms at the present posterior, as costs (see :mod:`~.descent`).

@@ -14,7 +14,7 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
-from npro_aif.acting.solutions import Solutions
+from npro_aif.acting.solutions import Solutions, Solved
 from npro_aif.cli import app
 from npro_aif.experiments import reproduce as command
 from npro_aif.experiments.rows import MEASURES, TABLES, Row, TableOfRows, mean, rate
@@ -182,7 +182,7 @@ def test_decisions_of_a_row_that_was_stopped_are_taken_over(tmp_path: Path) -> N
     solutions = Solutions(*command._kept(folder, {"episodes": 3}))
     with solutions.clock():
         pass
-    solutions.add({"problem": np.array([0.5, 0.5])}, 0.1)
+    solutions.add({"problem": Solved(np.array([0.5, 0.5]), 3, True)}, 0.1)
     assert "problem" in Solutions(*command._kept(folder, {"episodes": 3}))
     assert "problem" not in Solutions(*command._kept(folder, {"episodes": 4}))
 

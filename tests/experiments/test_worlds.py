@@ -13,9 +13,9 @@ from npro_aif.experiments import reproduce, worlds
 
 def test_rows_have_names_of_their_own() -> None:
     rows = [row for block in worlds.WORLDS_TABLE.blocks for row in block.rows]
-    assert len({row.name for row in rows}) == len(rows) == 11
-    assert sum(row.memory is not None for row in rows) == 2
-    low, high = rows[2].published["success"].interval(1000)
+    assert len({row.name for row in rows}) == len(rows) == 16
+    assert sum(row.memory is not None for row in rows) == sum(row.settings.solver == "search" for row in rows) == 2
+    low, high = rows[3].published["success"].interval(1000)
     assert low < 0.959 < high
 
 

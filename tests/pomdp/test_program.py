@@ -55,6 +55,16 @@ def test_the_tiger_from_its_file() -> None:
     assert listen[int(plan.best_control())] == "listen"
 
 
+def test_the_tiger_by_search() -> None:
+    """The same values with perfect recall, proven; and the discounted one far ahead, within bounds."""
+    model, belief = aif.read_pomdp("tiger.POMDP", horizon=6, discount=1)
+    planner = aif.Planner(model, aif.guides.RecallGuide(model), aif.Planning(), aif.SearchSolver(), max_horizon=6)
+    for horizon, reward in ((2, -2.0), (3, 2.72), (4, 2.4213), (5, 3.6092), (6, 5.6188)):
+        plan = planner(KEY, belief, horizon=horizon)
+        assert bool(plan.info.optimal)
+        assert -float(plan.terms["risk"]) == pytest.approx(reward, abs=2e-4)
+
+
 @pytest.mark.parametrize("name", ["maze.POMDP", pytest.param("grid4x3.POMDP", marks=pytest.mark.slow)])
 def test_shipped_files_against_a_belief_tree(name: str) -> None:
     model, belief = aif.read_pomdp(name, horizon=3, memory=2)
