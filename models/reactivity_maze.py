@@ -121,6 +121,7 @@ def reactivity_maze(
     cue_cost: float | None = None,
     memory: str | None = None,
     details: bool = False,
+    scale: float | jax.Array = 1.0,
 ) -> None:
     """The Reactivity Maze with the preference exp R at the last step.
 
@@ -129,6 +130,7 @@ def reactivity_maze(
     :param details: the details of the paper's code that differ from its text: −1, not −0.33 with the knob below 4, and
         −1 at the cue; off the cue a third word, and no coin; the knob stands still at the cue and in the sink; a cue
         cost of 1.229.
+    :param scale: by how much the rewards are multiplied.
 
     >>> from numpyro.handlers import seed, trace
     >>> sites = trace(seed(reactivity_maze, 0)).get_trace(initial_belief(), horizon=1)
@@ -165,7 +167,7 @@ def reactivity_maze(
         aif.observation("seen_location", aif.DeterministicCategorical(new_location, LOCATIONS), plan=False)
         aif.observation("seen_knob", aif.DeterministicCategorical(new_knob, KNOBS), plan=False)
         reward = reward_table[new_location, new_knob, theta]
-        aif.preference("reward", jnp.where(t == horizon, reward, 0.0))
+        aif.preference("reward", jnp.where(t == horizon, scale * reward, 0.0))
         if memory:
             told = aif.memory("told", jnp.where(new_location == CUE, cue + 1, told), len(TOLD))
         return new_location, new_knob, told

@@ -48,28 +48,30 @@ def transitions(arm_shortcut: bool = False) -> np.ndarray:
     return table
 
 
-def cue_probabilities(accuracy: float = 1.0) -> np.ndarray:
+def cue_probabilities(accuracy: Any = 1.0) -> Any:
     """p(cue | place, θ), (5, 2, 2): right at the cue with this probability, a coin elsewhere."""
-    table = np.full((5, 2, 2), 0.5)
-    table[CUE] = accuracy * np.eye(2) + (1 - accuracy) * (1 - np.eye(2))
-    return table
+    numbers: Any = jnp if isinstance(accuracy, Array) else np
+    right = np.eye(2)
+    at_cue = (np.arange(5) == CUE)[:, None, None]
+    return numbers.where(at_cue, accuracy * right + (1 - accuracy) * (1 - right), 0.5)
 
 
-def goal_preference(gamma: float) -> np.ndarray:
+def goal_preference(gamma: Any) -> Any:
     """log p̂(x_T|θ), (5, 2): the softmax of +γ on the rewarded arm and −γ on the other."""
-    table = np.zeros((5, 2))
-    table[LEFT] = gamma, -gamma
-    table[RIGHT] = -gamma, gamma
-    return table - np.log(np.exp(table).sum(0))
+    numbers: Any = jnp if isinstance(gamma, Array) else np
+    sign = np.zeros((5, 2))
+    sign[LEFT], sign[RIGHT] = (1, -1), (-1, 1)
+    table = gamma * sign
+    return table - numbers.log(numbers.exp(table).sum(0))
 
 
 def tmaze(
     belief: aif.Belief,
     horizon: int = 4,
     *,
-    gamma: float = GAMMA,
+    gamma: float | Array = GAMMA,
     arm_shortcut: bool = False,
-    cue_accuracy: float = 1.0,
+    cue_accuracy: float | Array = 1.0,
     memory: Literal["told", "count"] | None = None,
 ) -> None:
     """The T-maze as a NumPyro program.

@@ -29,6 +29,14 @@ from npro_aif.language import (
     rollout,
     state,
 )
+from npro_aif.learning.behaviour import behaviour, decisions
+from npro_aif.learning.choice import Choice
+from npro_aif.learning.counts import Counts
+from npro_aif.learning.draws import discretize, with_draws
+from npro_aif.learning.evidence import log_evidence
+from npro_aif.learning.factors import episodes
+from npro_aif.learning.records import Records
+from npro_aif.learning.simulation import simulate
 from npro_aif.planning.plan import Plan
 from npro_aif.planning.planner import Planner
 from npro_aif.pomdp.program import read_pomdp
@@ -41,7 +49,9 @@ __all__ = [
     "Active",
     "Agent",
     "Belief",
+    "Choice",
     "CoordinateSolver",
+    "Counts",
     "DeterministicCategorical",
     "Episode",
     "ExpectedFreeEnergy",
@@ -55,16 +65,22 @@ __all__ = [
     "Planner",
     "Planning",
     "PomdpError",
+    "Records",
     "SVISolver",
     "SearchSolver",
     "SparseCategorical",
     "augmented",
+    "behaviour",
     "control",
+    "decisions",
+    "discretize",
+    "episodes",
     "evaluate",
     "expected_free_energy",
     "guides",
     "history",
     "initial_state",
+    "log_evidence",
     "memory",
     "observation",
     "parameter",
@@ -74,6 +90,8 @@ __all__ = [
     "read_pomdp",
     "rollout",
     "run_episodes",
+    "simulate",
     "state",
     "update_belief",
+    "with_draws",
 ]

@@ -49,7 +49,7 @@ def without_gradient(x: Array) -> Array:
 @without_gradient.defjvp
 def _without_gradient_jvp(primals: Any, tangents: Any) -> Any:
     raise ValueError(
-        "gradient: found a derivative with respect to the belief, through a planner or a free energy whose epistemic "
+        "gradient: found a derivative with respect to the belief, through a free energy whose epistemic "
         "costs are held fixed, which would be wrong; expected none: compare plans at two beliefs, or use "
         'Active(gradient="through") as a loss'
     )

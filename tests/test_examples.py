@@ -16,6 +16,9 @@ PROMISES = {  # what each prints, as regular expressions
     "04_gym_loop": [r"rewards: \[1.0, 1.0, 1.0\]"],
     "05_custom_guide": [r"mean-field F = 2.7\d", r"temporal   F = 2.\d+"],
     "07_plans_that_react": [r"told remembered, Planning\s+F = 5.5990, first South", r"x=junction\s+0.500  East"],
+    "08_learn_the_world": [r"200 episodes", r"the truth is inside: True", r"with 16 draws it goes South first"],
+    "09_fit_an_agent": [r"120 choices", r"the truth is inside: True"],
+    "10_learn_while_acting": [r"with novelty about the wind: the goal in \d+ of 12", r"without: the goal in \d+ of 12"],
     "11_maintenance": [r"inspect  wear=", r"repair   wear=", r"hidden=False: the plan expects"],
     "12_test_then_treat": [
         r"decision tree: 1.9750, first test A",
@@ -24,7 +27,7 @@ PROMISES = {  # what each prints, as regular expressions
     ],
     "06_batch_planning": [r"from 0.21 to 0.79", r"p\(left\) = 1.00: first North", r"first of them: North East"],
 }
-FIGURES = {"01_first_plan", "03_why_explore", "04_gym_loop", "06_batch_planning"}
+FIGURES = {"01_first_plan", "03_why_explore", "04_gym_loop", "06_batch_planning", "10_learn_while_acting"}
 
 
 def test_all_examples_are_here() -> None:
@@ -35,8 +38,15 @@ def test_all_examples_are_here() -> None:
 
 
 # Plans that react, half a year of weeks, and a clinic: tests/models/test_closed_loop.py has the plans of the first and
-# tests/inference/test_closed_loop.py hidden states and belief trees in short.
-LONG = {"07_plans_that_react", "11_maintenance", "12_test_then_treat"}
+# tests/inference/test_closed_loop.py hidden states and belief trees in short. What is learned: tests/learning.
+LONG = {
+    "07_plans_that_react",
+    "08_learn_the_world",
+    "09_fit_an_agent",
+    "10_learn_while_acting",
+    "11_maintenance",
+    "12_test_then_treat",
+}
 
 
 @pytest.mark.parametrize(

@@ -26,9 +26,10 @@ FLOORS = (
     {"solvers"},
     {"planning"},
     {"acting"},
+    {"learning"},
     {""},  # the public names
     {"models"},
-    {"learning", "analysis", "envs", "baselines"},
+    {"analysis", "envs", "baselines"},
     {"experiments"},
     {"cli"},
 )

@@ -145,6 +145,14 @@ class Agent(Portable):
         )
         self.state = self.state._replace(belief=belief)
 
+    def learn(self) -> None:
+        """Begin further episodes with what is believed of the parameters now; the first states stay as they were.
+
+        It costs nothing: the belief that acting filters is the posterior.
+        """
+        parameter = self.belief.parameter
+        self.initial_belief = self.initial_belief._replace(parameter=typed(parameter))
+
     @property
     def belief(self) -> Belief:
         """What is believed now."""

@@ -39,6 +39,7 @@ class Episode(NamedTuple):
     controls: tuple[Any, ...]  # (steps,)
     infos: tuple[dict[str, Any], ...]  # (steps + 1,) what the environment tells beside the observation
     plans: tuple[Plan, ...] = ()  # (steps,) the one that each control was taken from, where the agent records them
+    observations: tuple[Any, ...] = ()  # (steps + 1,) what was observed before the first control, and after each
 
     def record(self) -> dict[str, Any]:
         """The flat part."""
@@ -151,18 +152,27 @@ class _Live:
         first, info = env.reset(seed=self.seed)
         self.observation = None if first == {} else first  # a world without a first look
         self.infos, self.controls = [info], []  # type: ignore[var-annotated]
+        self.observations = [self.observation]
         self.reward, self.over, self.terminated = 0.0, False, False
 
     def step(self, control: Any) -> None:
         self.observation, reward, terminated, truncated, info = self.env.step(control)
         self.infos.append(info)
+        self.observations.append(self.observation)
         self.controls.append(control)
         self.reward += float(reward)
         self.terminated, self.over = bool(terminated), bool(terminated or truncated)
 
     def episode(self, plans: tuple[Plan, ...] = ()) -> Episode:
         return Episode(
-            self.seed, self.reward, len(self.controls), self.terminated, tuple(self.controls), tuple(self.infos), plans
+            self.seed,
+            self.reward,
+            len(self.controls),
+            self.terminated,
+            tuple(self.controls),
+            tuple(self.infos),
+            plans,
+            tuple(self.observations),
         )
 
 

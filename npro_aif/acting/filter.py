@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import jax
@@ -13,12 +13,13 @@ from jax import Array
 
 from npro_aif.belief import Belief
 from npro_aif.errors import ImpossibleObservation, ModelError
-from npro_aif.numerics import divide, normalize, safe_log
+from npro_aif.numerics import divide, is_concrete, normalize, safe_log
 from npro_aif.pickling import Portable
 from npro_aif.program.checks import check_belief
 from npro_aif.program.program import Fixed, Program, program_of
-from npro_aif.program.signature import Site, flat_index
+from npro_aif.program.signature import Signature, Site, flat_index, join
 from npro_aif.sizes import FEWEST_UPDATED, GROWTH_UPDATED, MOST_UPDATED
+from npro_aif.tables.world import World
 
 UNSEEN = -1  # stands for an observation site that was not observed
 UNMOVED = -1  # stands for no control: the observation before the first move
@@ -73,6 +74,8 @@ class Filter(Portable):
     ) -> Belief:
         """The belief after a control and what was observed then; see :func:`update_belief`."""
         check_belief(belief, self.program.signature)
+        if not is_concrete(belief):
+            raise ValueError("belief: found a traced one, expected numbers; inside compiled code use Filter.step")
         move, seen = self.flat(control, observation)
         support = self._support(np.asarray(belief.parameter))
         while True:
@@ -167,41 +170,138 @@ class Filter(Portable):
         share = jnp.exp(parts.log_mass[:, -1:] - jnp.where(most[-1] > -jnp.inf, most[-1], 0.0))
         return Part((parts.parameter * share).ravel(), parts.state.reshape(len(support), -1), most)
 
-    @staticmethod
-    def _place(table: Array, control: Array) -> Array:
-        """Where a control is in a table (…, U|1), which has no axis for it where it was bound to it."""
-        return jnp.where(table.shape[2] == 1, 0, control)
-
     def _part(self, fixed: Fixed, belief: Belief, control: Array, seen: Array, support: Array | None) -> Part:
         """Bayes on some parameters (Θ stands for padding), or on all."""
         num_parameters = self.program.signature.num_parameters
         theta = None if support is None else jnp.minimum(support, num_parameters - 1)
         valid = None if support is None else support < num_parameters
-        only = jnp.maximum(control, 0)
-        world = self.program.bind(fixed, belief, 1, theta, valid, only)
-        joint = jnp.exp(world.parameter)[:, None] * jnp.exp(world.initial)
-
-        def push(joint: Array) -> Array:
-            certain = jnp.ones((joint.shape[1], 1), joint.dtype)
-            return world.state.at(0).given(only).push(joint.T, certain).T
-
-        joint = jax.lax.cond(control == UNMOVED, lambda joint: joint, push, joint)
+        world = self.program.bind(fixed, belief, 1, theta, valid, jnp.maximum(control, 0))
+        joint = self._moved(world, jnp.exp(world.parameter)[:, None] * jnp.exp(world.initial), control)
         total = joint.sum()
         log_mass = [safe_log(total)]
         joint = divide(joint, total)
-        for i, site in enumerate(self.sites):
-            kernel = (world.observation | world.sensor)[site.name].at(0)
-            likelihood = kernel.likelihood(jnp.maximum(seen[i], 0))  # (Θ|1, X), or of observed controls (Θ|1, X·U)
-            left_out = seen[i] == UNSEEN
-            if likelihood.shape[1] > joint.shape[1]:  # before the first move there is no control to observe
-                by_control = likelihood.reshape(likelihood.shape[0], joint.shape[1], -1)
-                likelihood = jax.lax.dynamic_index_in_dim(by_control, self._place(by_control, only), 2, keepdims=False)
-                left_out |= control == UNMOVED
-            joint = joint * jnp.where(left_out, 1.0, likelihood)
+        for likelihood in self._likelihoods(world, control, seen):
+            joint = joint * likelihood
             total = joint.sum()
             log_mass.append(log_mass[-1] + safe_log(total))
             joint = divide(joint, total)  # at every site: the product of many could underflow
         return Part(joint.sum(1), normalize(joint), jnp.stack(log_mass))
+
+    # --- What Bayes is made of ---
+
+    @staticmethod
+    def _moved(world: World, mass: Array, control: Array) -> Array:
+        """Mass (Θ, X) after a control."""
+
+        def push(mass: Array) -> Array:
+            certain = jnp.ones((mass.shape[1], 1), mass.dtype)
+            return world.state.at(0).given(jnp.maximum(control, 0)).push(mass.T, certain).T
+
+        return jax.lax.cond(control == UNMOVED, lambda mass: mass, push, mass)
+
+    def _likelihoods(self, world: World, control: Array, seen: Array) -> Iterator[Array]:
+        """p(y|x,θ) of what was seen at each site, (Θ|1, X): one where nothing was, zero for what is no outcome."""
+        num_states = world.initial.shape[1]
+        for i, site in enumerate(self.sites):
+            kernel = (world.observation | world.sensor)[site.name].at(0)
+            likelihood = kernel.likelihood(jnp.clip(seen[i], 0, site.size - 1))  # or of observed controls (Θ|1, X·U)
+            left_out = seen[i] == UNSEEN
+            if likelihood.shape[1] > num_states:  # before the first move there is no control to observe
+                by_control = likelihood.reshape(likelihood.shape[0], num_states, -1)
+                place = jnp.where(by_control.shape[2] == 1, 0, jnp.maximum(control, 0))  # a bound one has no axis
+                likelihood = jax.lax.dynamic_index_in_dim(by_control, place, 2, keepdims=False)
+                left_out |= control == UNMOVED
+            likelihood = jnp.where(seen[i] < site.size, likelihood, 0.0)
+            yield jnp.where(left_out, 1.0, likelihood)
+
+    # --- Inside compiled code ---
+
+    def step(self, belief: Belief, control: Any, observation: Any, *, elapsed: Any = 0) -> tuple[Belief, Array]:
+        """The belief after a control and an observation, and log p(y|u): pure, for ``jit``, ``vmap`` and ``grad``.
+
+        Nothing can be raised there: an observation that is impossible has −inf, and is left out of the belief.
+
+        :param control: a whole number, or a dict by site; None, or −1, for no move.
+        :param observation: as for a call; −1 for a site that was not observed.
+
+        >>> from npro_aif.models.tmaze import tmaze, initial_belief, SOUTH
+        >>> update = Filter(tmaze, initial_belief())
+        >>> belief, log_evidence = jax.jit(update.step)(initial_belief(), SOUTH, {"cue": 1, "place": 0})
+        >>> belief.parameter.tolist(), round(float(log_evidence), 4)
+        ([0.0, 1.0], -0.6931)
+        """
+        move = control_index(control, self.program.signature)
+        world = self.program.bind(self.program.at(elapsed), belief, 1)
+        before = tracked(world)
+        after = self.follow(world, before, move, self.seen(observation))
+        total = safe_logsumexp(after.log_weight)
+        possible = total > -jnp.inf
+        left_out = before._replace(state=self._moved(world, before.state, move))
+        kept = jax.tree.map(lambda a, b: jnp.where(possible, a, b), after, left_out)
+        return kept.belief(), total - safe_logsumexp(before.log_weight)
+
+    def seen(self, observation: Any) -> Array:
+        """What was observed, (sites,) or with further axes behind, where its numbers may not be known."""
+        values = [UNSEEN] * len(self.sites) if observation is None else None
+        if values is None and not isinstance(observation, Mapping):
+            values = self._observed(observation) if len(self.sites) != 1 else [observation]
+        if values is None:
+            names = [site.name for site in self.sites]
+            for name in observation:
+                if name not in names:
+                    raise ValueError(f"observation: found '{name}', expected some of the sites {names}")
+            values = [observation.get(name, UNSEEN) for name in names]
+        arrays = jnp.broadcast_arrays(*(jnp.asarray(value, jnp.int32) for value in values))
+        return jnp.stack(arrays) if arrays else jnp.zeros(0, jnp.int32)
+
+    def follow(self, world: World, before: Tracked, control: Array, seen: Array) -> Tracked:
+        """Each parameter's own belief about the state after a control and an observation, and its evidence so far."""
+        state, log_weight = self._moved(world, before.state, control), before.log_weight
+        log_weight = jnp.where(control < self.program.signature.num_controls, log_weight, -jnp.inf)
+        for likelihood in self._likelihoods(world, control, seen):
+            state = state * likelihood
+            total = state.sum(1)
+            log_weight = log_weight + safe_log(total)
+            state = divide(state, total[:, None])
+        return Tracked(log_weight, state)
+
+
+class Tracked(NamedTuple):
+    """What is known of each parameter by itself: the weight of one that is unlikely by now does not underflow."""
+
+    log_weight: Array  # (Θ,) log p(θ, y)
+    state: Array  # (Θ, X) p(x|θ, y); zero where y is impossible under θ
+
+    def belief(self) -> Belief:
+        """The joint belief p(x, θ | y)."""
+        most = self.log_weight.max()
+        weight = jnp.exp(self.log_weight - jax.lax.stop_gradient(jnp.where(most > -jnp.inf, most, 0.0)))
+        return Belief(normalize(weight), normalize(self.state))
+
+
+def tracked(world: World) -> Tracked:
+    """Before anything is seen."""
+    return Tracked(world.parameter, jnp.exp(world.initial))
+
+
+def safe_logsumexp(log: Array) -> Array:
+    """log Σ exp, with −inf and a zero gradient where there is nothing."""
+    possible = log.max() > -jnp.inf
+    return jnp.where(possible, jax.nn.logsumexp(jnp.where(possible, log, 0.0)), -jnp.inf)
+
+
+def control_index(control: Any, signature: Signature) -> Array:
+    """A control as a flat index where its number may not be known: a whole number, a dict by site, or None."""
+    if control is None:
+        return jnp.asarray(UNMOVED, jnp.int32)
+    if not isinstance(control, Mapping):
+        return jnp.asarray(control, jnp.int32)
+    missing = {site.name for site in signature.control} ^ set(control)
+    if missing:
+        raise ValueError(f"control: found {sorted(control)}, expected the sites {[s.name for s in signature.control]}")
+    values = {name: jnp.asarray(value, jnp.int32) for name, value in control.items()}
+    none = functools.reduce(jnp.logical_or, [value == UNMOVED for value in values.values()])
+    return jnp.where(none, UNMOVED, join(values, signature.control))
 
 
 def update_belief(
@@ -216,7 +316,9 @@ def update_belief(
 ) -> Belief:
     """The joint belief after a control and an observation, by exact Bayes.
 
-    The model is read anew at every call, so that a table that has changed counts; :class:`Filter` reads it once.
+    The model is read anew at every call, so that a table that has changed counts; :class:`Filter` reads it once. Inside
+    ``jit``, ``vmap``, ``grad`` or ``scan`` anything may be traced; nothing can be raised there, and an observation that
+    is impossible is left out (:meth:`Filter.step` tells its probability).
 
     :param control: what was done, a flat index or a dict by site; None for the observation before the first move.
     :param observation: what was observed then: a dict by site (``plan=False`` sites too; sites left out were not
@@ -231,6 +333,8 @@ def update_belief(
     [0.0, 1.0]
     """
     program = program_of(model, belief, 1)
+    if not is_concrete((belief, control, observation, elapsed, program.fixed.numbers)):
+        return Filter(program).step(belief, control, observation, elapsed=elapsed)[0]
     update = _filter_of(program)
     return update(belief, control, observation, ignore_impossible=ignore_impossible, step=step, elapsed=elapsed)
 

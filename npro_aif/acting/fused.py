@@ -84,9 +84,9 @@ class Fused:
     ) -> tuple[Belief, Array, Plan | Array]:
         belief, possible = self.update.bayes(fixed._replace(elapsed=before), belief, None, control, seen)
         world = self.functions.program.bind(fixed, belief, horizon).routed()
-        solution = self.functions.solution(world, key, first)
+        solved = self.functions.solution(world, key, first)
         if whole:
-            return belief, possible, self.functions.plan_of(world, solution, None, belief, fixed.elapsed)
+            return belief, possible, self.functions.plan_of(solved, None, belief, fixed.elapsed)
         if self.by_cost:
-            return belief, possible, -self.functions.cost_of(world, solution)
-        return belief, possible, solution.posterior.first_control(world)
+            return belief, possible, -self.functions.cost_of(solved)
+        return belief, possible, self.functions.control_of(solved)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -30,8 +30,32 @@ from npro_aif.program.program import Fixed, Program
 from npro_aif.program.reader import RUNNING
 from npro_aif.sizes import MOST_BLANK
 from npro_aif.solvers.base import Problem, Solution, Solver, SolverInfo
-from npro_aif.solvers.costs import control_cost
+from npro_aif.solvers.costs import attached_cost, control_cost
+from npro_aif.solvers.envelope import (
+    Live,
+    attached,
+    ending,
+    free_energy,
+    gradient_fault,
+    held,
+    numbers_of,
+    refused,
+    with_numbers,
+)
 from npro_aif.tables.world import World
+
+NO_GRADIENT = (
+    "gradient: found a derivative of a plan's posterior, or of a part of its free energy, which it does not have; "
+    "expected one of its F, plan.free_energy[-1], or of plan.control_cost"
+)
+
+
+class Solved(NamedTuple):
+    """A world and the solution in it."""
+
+    world: World
+    held: World  # the same, with which nothing changes: what the solution was found in
+    solution: Solution
 
 
 class Functions:
@@ -97,52 +121,82 @@ class Functions:
         self, fixed: Fixed, support: Support | None, belief: Belief, horizon: Array, key: Array, start: WarmStart
     ) -> Plan:
         """A plan from a belief, for the parameters of a support (all where there is none)."""
-        world, solution = self._solved(fixed, support, belief, horizon, key, start)
-        return self.plan_of(world, solution, support, belief, fixed.elapsed)
+        solved = self._solved(fixed, support, belief, horizon, key, start)
+        return self.plan_of(solved, support, belief, fixed.elapsed)
 
     def first_control(
         self, fixed: Fixed, support: Support | None, belief: Belief, horizon: Array, key: Array, start: WarmStart
     ) -> tuple[Array, SolverInfo]:
         """q(u_1) of the same plan, (U,), and how it came about."""
-        world, solution = self._solved(fixed, support, belief, horizon, key, start)
-        return solution.posterior.first_control(world), solution.info
+        solved = self._solved(fixed, support, belief, horizon, key, start)
+        return self.control_of(solved), solved.solution.info
 
     def first_cost(
         self, fixed: Fixed, support: Support | None, belief: Belief, horizon: Array, key: Array, start: WarmStart
     ) -> tuple[Array, SolverInfo]:
         """What each first control of the same plan costs, (U,), and how it came about."""
-        world, solution = self._solved(fixed, support, belief, horizon, key, start)
-        return self.cost_of(world, solution), solution.info
+        solved = self._solved(fixed, support, belief, horizon, key, start)
+        return self.cost_of(solved), solved.solution.info
 
-    def cost_of(self, world: World, solution: Solution) -> Array:
+    def control_of(self, solved: Solved) -> Array:
+        """q(u_1) of a solution, (U,)."""
+        control = solved.solution.posterior.first_control(solved.held)
+        return refused(NO_GRADIENT, control, self._live(solved.world))
+
+    def cost_of(self, solved: Solved) -> Array:
         """What each first control of a solution costs, (U,)."""
+        world, frozen, solution = solved
         if not hasattr(solution.posterior, "slice"):
             raise ValueError(
                 f"act_by: found 'cost' with a {type(solution.posterior).__name__}, expected plans of a TemporalGuide"
             )
-        return control_cost(world, self.objective, solution.posterior)  # type: ignore[arg-type]
+        value = control_cost(frozen, self._held_objective(), solution.posterior)  # type: ignore[arg-type]
+        return attached_cost(value, world, self.objective, self.guide, solution.params, self.num_steps)
+
+    def _live(self, world: World) -> Live:
+        """With respect to what a plan may be differentiated."""
+        return world, numbers_of(self.objective)
+
+    def _held_objective(self) -> Objective:
+        return with_numbers(self.objective, held(numbers_of(self.objective)))
+
+    def _free_energy(self, world: World, solution: Solution) -> Array:
+        """The history of F, whose last value has its derivative."""
+        live, fault = self._live(world), gradient_fault(self.objective, self.guide, world)
+        if fault is not None:
+            return refused(fault, solution.free_energy, live)
+
+        def value(params: Any, live: Live) -> Array:
+            world, numbers = live
+            posterior = self.guide.posterior(world, params, self.num_steps)
+            return free_energy(with_numbers(self.objective, numbers), world, posterior)
+
+        last = attached(value, solution.free_energy[-1], solution.params, live)
+        return ending(solution.free_energy, last)
 
     def _solved(
         self, fixed: Fixed, support: Support | None, belief: Belief, horizon: Array, key: Array, start: WarmStart
-    ) -> tuple[World, Solution]:
+    ) -> Solved:
         theta, valid = (None, None) if support is None else support
         with RUNNING:
             world = self.program.bind(fixed, belief, horizon, theta, valid).routed()
             first = start.over(self.guide.first_params(key, world, self.num_steps), self.tables)
-            return world, self.solution(world, key, first)
+            return self.solution(world, key, first)
 
-    def solution(self, world: World, key: Array, first: dict[str, Array]) -> Solution:
-        """The solver's solution in a world, from the guide's parameters ``first`` on."""
+    def solution(self, world: World, key: Array, first: dict[str, Array]) -> Solved:
+        """The solver's solution in a world, from the guide's parameters ``first`` on; nobody differentiates it."""
         self.num_traces += 1
-        return self.solver.solve(Problem(world, self.guide, self.objective, self.num_steps), key, first)
+        problem = Problem(held(world), self.guide, self._held_objective(), self.num_steps)
+        return Solved(world, problem.world, self.solver.solve(problem, key, held(first)))
 
-    def plan_of(
-        self, world: World, solution: Solution, support: Support | None, belief: Belief, elapsed: Array
-    ) -> Plan:
+    def plan_of(self, solved: Solved, support: Support | None, belief: Belief, elapsed: Array) -> Plan:
         """The plan that a solution is."""
+        world, frozen, solution = solved
         every = jnp.arange(self.program.signature.num_parameters)
         theta, valid = support if support is not None else (every, every >= 0)
-        marginals = solution.posterior.marginals(world)
+        marginals, terms = refused(
+            NO_GRADIENT, (solution.posterior.marginals(frozen), solution.terms), self._live(world)
+        )
         return Plan(
             control=marginals.control,
             policy=marginals.policy,
@@ -150,8 +204,8 @@ class Functions:
             parameter=jnp.zeros(len(every), marginals.parameter.dtype).at[theta].add(marginals.parameter),
             observation=marginals.observation,
             memory=marginals.memory,
-            free_energy=solution.free_energy,
-            terms=solution.terms,
+            free_energy=self._free_energy(world, solution),
+            terms=terms,
             info=solution.info,
             params=solution.params,
             belief=belief,

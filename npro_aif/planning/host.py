@@ -38,6 +38,11 @@ class HostFunctions:
     def __init__(self, program: Program, guide: TableGuide, objective: Objective, solver: HostSolver, num_steps: int):
         self.program, self.guide, self.objective, self.solver = program, guide, objective, solver
         self.num_steps = num_steps
+        if not is_concrete(program.fixed.numbers):
+            raise ValueError(
+                f"{type(solver).__name__}: found a model whose numbers are traced (inside jit, grad or vmap), expected "
+                "numbers: it runs outside of them"
+            )
         solver.check(Problem(program.example(), guide, objective, num_steps))
         self.search: Any = solver.begin(program)
         self.origin = Origin(program, guide, objective)

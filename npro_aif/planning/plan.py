@@ -21,7 +21,8 @@ from npro_aif.planning.support import Support
 from npro_aif.planning.tree import Tree, make_tree
 from npro_aif.program.signature import Signature, marginalize, split
 from npro_aif.solvers.base import SolverInfo
-from npro_aif.solvers.costs import first_costs
+from npro_aif.solvers.costs import attached_cost, control_cost, first_costs
+from npro_aif.solvers.envelope import held, numbers_of, with_numbers
 from npro_aif.tables.world import World
 
 if TYPE_CHECKING:
@@ -110,7 +111,14 @@ class Plan(NamedTuple):
         posterior = self.complete()
         if not hasattr(posterior, "slice"):
             raise ValueError(f"control_cost: found a {type(posterior).__name__}, expected the plan of a TemporalGuide")
-        return first_costs(self.origin.objective, self.world(), posterior)
+        world, objective = self.world(), self.origin.objective
+        if is_concrete((world, posterior)) and not numbers_of(objective):
+            return first_costs(objective, world, posterior)
+        guide, num_steps = self.origin.guide, self.origin.program.num_steps
+        params, frozen = held((self.params, world))
+        own: Any = guide.posterior(frozen, params, num_steps)
+        value = control_cost(frozen, with_numbers(objective, held(numbers_of(objective))), own)
+        return attached_cost(value, world, objective, guide, params, num_steps)
 
     def explain(self) -> str:
         """What the solver did, in words: whether it settled, after how many iterations, and from how many starts."""

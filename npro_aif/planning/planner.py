@@ -16,7 +16,7 @@ from npro_aif.errors import GuideError
 from npro_aif.guides import GenericGuide, TableGuide, TemporalGuide
 from npro_aif.inference.objectives import Active, Objective
 from npro_aif.language import check_horizon, declared_horizon
-from npro_aif.numerics import is_concrete, without_gradient
+from npro_aif.numerics import is_concrete
 from npro_aif.pickling import Portable
 from npro_aif.planning.batches import join, rows
 from npro_aif.planning.choose import check_key
@@ -160,7 +160,6 @@ class Planner(Portable):
         check_belief(belief, functions.program.signature)
         belief, horizon = typed_arguments(belief, horizon)
         functions.program.check_at(belief, horizon, elapsed)
-        belief = belief if is_concrete(belief) else Belief(*map(without_gradient, belief))
         if self.guide.checks_beliefs and is_concrete(belief):
             self.guide.check(functions.program.world(belief, horizon), functions.num_steps)
         belief = self._thinned(belief)

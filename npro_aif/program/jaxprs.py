@@ -15,14 +15,12 @@ import jax.extend
 import jax.numpy as jnp
 import numpy as np
 
-from npro_aif.errors import ModelError
-
 ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 
 
-def depends_on_first(jaxpr: Any, count: int) -> list[bool]:
-    """For each output of a jaxpr, whether it depends on any of the first ``count`` inputs."""
-    varying = set(jaxpr.invars[:count])
+def depends_on_first(jaxpr: Any, count: int, constants: Iterable[int] = ()) -> list[bool]:
+    """For each output of a jaxpr, whether it depends on any of the first ``count`` inputs, or on these constants."""
+    varying = {*jaxpr.invars[:count], *(jaxpr.constvars[i] for i in constants)}
     for equation in jaxpr.eqns:
         if any(isinstance(v, jax.extend.core.Var) and v in varying for v in equation.invars):
             varying.update(equation.outvars)
@@ -85,12 +83,3 @@ def _add_array(digest: Any, value: Any) -> None:
     array = np.asarray(jax.random.key_data(value) if is_key else value)
     digest.update(f"{array.dtype}{array.shape}".encode())
     digest.update(np.ascontiguousarray(array).tobytes())
-
-
-def check_constants(closed: Any) -> None:
-    """Refuse a program whose tables are values that JAX is tracing: they would be frozen."""
-    if any(isinstance(const, jax.core.Tracer) for const in closed.consts):
-        raise ModelError(
-            "model: found a table whose numbers are traced (inside jax.jit, grad or vmap), expected numbers; a belief "
-            "may be traced, the tables of a model may not"
-        )

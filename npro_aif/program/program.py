@@ -26,7 +26,7 @@ from npro_aif.program.assemble import assemble
 from npro_aif.program.axes import CONTROL, THETA, TIME, enumerated_values, on_axis, site_axes
 from npro_aif.program.checks import check_belief, check_carry, check_preferences, check_rows, find_signature
 from npro_aif.program.indices import Watch
-from npro_aif.program.jaxprs import check_constants, content_name, depends_on_first
+from npro_aif.program.jaxprs import content_name, depends_on_first
 from npro_aif.program.lines import user_line
 from npro_aif.program.memories import check_loop
 from npro_aif.program.plain import Comparison, Found, assignments, run_plainly
@@ -39,7 +39,9 @@ from npro_aif.program.traced import (
     check_indices,
     check_steps,
     given_what_is_fixed,
+    known_parts,
     not_ruled_out,
+    take_out_numbers,
     with_numbers,
 )
 from npro_aif.sizes import MOST_FROZEN, SAMPLED_PARAMETERS
@@ -56,15 +58,19 @@ class Fixed(NamedTuple):
     values: dict[str, Array]  # every site's values on its axis
     t: Array  # the times on theirs
     elapsed: Any = np.int32(0)  # () the steps that have passed, for a model that asks for them
+    numbers: tuple[Any, ...] = ()  # the numbers of the program that JAX was tracing when it was read
 
 
 class Program(Portable):
     """A model whose sites are known: evaluates to a :class:`World` for any belief and horizon.
 
+    Numbers of the model that JAX is tracing (inside ``jit``, ``grad``, ``vmap`` or a NumPyro program) are arguments:
+    what was read and checked once, with others in their place, serves all of them.
+
     :param num_steps: the length of the time axis (the largest horizon).
     """
 
-    transient = ("_bind",)
+    transient = ("_bind", "base")
 
     def __init__(self, model: Callable[..., Any], signature: Signature, order: list[str], num_steps: int):
         self.model = model
@@ -79,8 +85,11 @@ class Program(Portable):
         self.takes_elapsed = takes_elapsed(model)
         self.given = False  # whether a handler fixes a parameter or the present state
         self.looks_at_belief = False  # whether more than p(θ) and p(x0|θ) depends on the belief
+        self.perceives_numbers = False  # whether what belief updates use depends on numbers that JAX is tracing
+        self.equations: Trace | None = None  # of a program with such numbers
 
     def restore(self) -> None:
+        self.base: Program = self  # the program that was read, whatever its numbers are that JAX is tracing
         self._bind = jax.jit(self.bind)
 
     # --- The world ---
@@ -101,6 +110,8 @@ class Program(Portable):
         :param control: the only control that will be asked for, (), flat: tables that are evaluated here, as those of
             a large world are, then have no axis for it.
         """
+        if fixed.numbers:
+            return self._bind_numbers(fixed, belief, horizon, theta, valid)
         self._check_unchanged()
         values, tables = fixed.values, fixed.tables
         if theta is not None:
@@ -108,10 +119,37 @@ class Program(Portable):
         if control is not None:
             values = values | self._values(CONTROL, control[None])
         world = self._outputs(belief, jnp.asarray(horizon), fixed.elapsed, values, fixed.t).world
-        world = tables.filled(world)
+        return self._finished(tables.filled(world), valid)
+
+    def _finished(self, world: World, valid: Array | None) -> World:
         if valid is not None:
             world = world._replace(parameter=jnp.where(valid, world.parameter, -jnp.inf))
         return given_what_is_fixed(world) if self.given else world
+
+    def _bind_numbers(
+        self, fixed: Fixed, belief: Belief, horizon: int | Array, theta: Array | None, valid: Array | None
+    ) -> World:
+        """:meth:`bind` by the equations that were read, with the numbers in their places."""
+        trace = self.equations
+        assert trace is not None
+        jaxpr, consts = trace.slice.jaxpr, list(trace.slice.consts)
+        for slot, number in zip(trace.numbers.slots, fixed.numbers, strict=True):
+            consts[slot] = number
+        arguments = jax.tree.leaves((belief, horizon, fixed.elapsed, fixed.values, fixed.t))
+        typed = [jnp.asarray(a, v.aval.dtype) for a, v in zip(arguments, jaxpr.invars, strict=True)]
+        leaves = jax.core.eval_jaxpr(jaxpr, consts, *typed)
+        outputs: Any = jax.tree.unflatten(jax.tree.structure(trace.outputs), leaves)
+        world = fixed.tables.filled(outputs.world)
+        if theta is not None:
+            rows = {name: getattr(world, name)[theta] for name in ("parameter", "initial", "theta")}
+            world = world.select(theta)._replace(**rows)
+        return self._finished(world, valid)
+
+    def given_numbers(self, numbers: tuple[Any, ...], model: Callable[..., Any]) -> Program:
+        """The program with these numbers of a model in place of those that stood in for them."""
+        own = object.__new__(Program)
+        vars(own).update(vars(self), model=model, fixed=self.fixed._replace(numbers=numbers))
+        return own
 
     def world(
         self,
@@ -136,7 +174,7 @@ class Program(Portable):
 
     def example(self) -> World:
         """The world at the uniform belief and the largest horizon; of a large one the parameters it was checked at."""
-        return self._bind(self.fixed, self.uniform(), jnp.asarray(self.num_steps), self.sample)
+        return self._bind(self.base.fixed, self.uniform(), jnp.asarray(self.num_steps), self.sample)
 
     def uniform(self) -> Belief:
         """Every parameter, and every state, as probable as any other."""
@@ -171,14 +209,19 @@ class Program(Portable):
                 closed, shapes, reading = self._traced(arguments)
             assignment = assignments(self.signature, reading, theta, self.num_steps)
             plain, found = self._traced_plainly(arguments[0], assignment)
-            content = content_name((closed, plain))
-            return Trace(closed, shapes, reading, arguments, sample, plain, found, assignment, content)
+            closed, plain, numbers = take_out_numbers(closed, plain)
+            if numbers.slots and sample is not None:
+                raise ModelError(
+                    "model: found a large table whose numbers are traced (inside jax.jit, grad or vmap), expected "
+                    f"numbers where the tables have more than {MOST_FROZEN:,} entries"
+                )
+            content = f"{content_name((closed, plain))} {numbers.slots}"
+            return Trace(closed, shapes, reading, arguments, sample, plain, found, assignment, content, numbers)
 
     def _traced(self, arguments: tuple[Any, ...]) -> tuple[Any, Any, Reading]:
         readings: list[Reading] = []
         outputs = functools.partial(self._outputs, readings=readings)
         closed, shapes = jax.make_jaxpr(outputs, return_shape=True)(*arguments)
-        check_constants(closed)
         return closed, shapes, readings[0]
 
     def _traced_plainly(self, belief: Belief, assignment: dict[str, np.ndarray]) -> tuple[Any, Any]:
@@ -214,16 +257,18 @@ class Program(Portable):
             reading = with_numbers(trace.reading, outputs)
             check_steps(trace, self.num_steps)
             check_indices(trace, arguments, leaves, strays, watch)
-            check_preferences(reading)
-            check_rows(reading)
+            known = known_parts(trace, reading)
+            check_preferences(known)
+            check_rows(known)
             check_carry(reading, self.signature)
             every = np.arange(self.signature.num_parameters, dtype=np.int32)
             theta = every if self.sample is None else self.sample
             Comparison(self.signature, reading, found, theta).check(trace.assignment, self.num_steps)
             check_loop(outputs.world)
             self.given = any(draw.fixed for draw in reading.draws)
+            slots = trace.numbers.slots
             varies = jax.tree.unflatten(
-                jax.tree.structure(trace.outputs), depends_on_first(trace.slice.jaxpr, CHANGING)
+                jax.tree.structure(trace.outputs), depends_on_first(trace.slice.jaxpr, CHANGING, slots)
             )
             by_belief: Any = jax.tree.unflatten(
                 jax.tree.structure(trace.outputs), depends_on_first(trace.slice.jaxpr, len(Belief._fields))
@@ -234,8 +279,21 @@ class Program(Portable):
             if self.sample is not None:
                 fixed = fixed.without_parameters()
             values = jax.device_put(enumerated_values(self.signature, every))
-            self.fixed = Fixed(fixed.prepared(), values, trace.arguments[-1])
+            self.fixed = Fixed(fixed.prepared(), values, trace.arguments[-1], numbers=trace.numbers.stand_ins)
+            if slots:
+                self._keep(trace)
             self.restore()
+
+    def _keep(self, trace: Trace) -> None:
+        """Keep the equations, in which numbers can be replaced, in place of the model, whose own will soon be stale."""
+        by_number: Any = jax.tree.unflatten(
+            jax.tree.structure(trace.outputs), depends_on_first(trace.slice.jaxpr, 0, trace.numbers.slots)
+        )
+        world = by_number.world
+        perceived = world.parameter, world.initial, world.state, world.observation, world.sensor
+        self.perceives_numbers = any(jax.tree.leaves(perceived))
+        self.equations = trace._replace(numbers=trace.numbers._replace(values=trace.numbers.stand_ins))
+        self.model = _stale
 
     def _check_unchanged(self) -> None:
         """Refuse to mix what was read with a program that has changed since; called where code is compiled only."""
@@ -247,7 +305,7 @@ class Program(Portable):
 
     def check_at(self, belief: Belief, horizon: int | Array, elapsed: Any = 0) -> None:
         """Refuse a belief at which the program's tables are no numbers, where they depend on it."""
-        if not self.looks_at_numbers or not is_concrete((belief, horizon, elapsed)):
+        if not self.looks_at_numbers or not is_concrete((belief, horizon, elapsed, self.fixed.numbers)):
             return
         with jax.core.eval_context():
             world = self.world(belief, horizon, elapsed=elapsed)
@@ -319,6 +377,10 @@ class Program(Portable):
         return reading
 
 
+def _stale(belief: Belief, horizon: Any) -> None:
+    raise ModelError("model: found a program whose numbers were traced, expected that its equations are evaluated")
+
+
 def _sample(parameters: np.ndarray, entries: int) -> np.ndarray | None:
     """The parameters at which to check a world whose tables would have so many entries; None for all, if not large."""
     if entries <= MOST_FROZEN or len(parameters) <= 2:
@@ -357,8 +419,12 @@ def program_of(model: Callable[..., Any], belief: Belief, horizon: int) -> Progr
     """A model as it is now: the program is read anew, and what was evaluated before is taken if it says the same.
 
     What is remembered goes by what a program computes, its tables included, and not by the function: a global table, or
-    an attribute of an object, that has changed since makes another program.
+    an attribute of an object, that has changed since makes another program. A model may read itself
+    (``model.read_program(belief, horizon)``), as one with draws does.
     """
+    own = getattr(model, "read_program", None)
+    if own is not None:
+        return own(belief, horizon)
     program, trace = read_program(model, belief, horizon)
     key = trace.content, program.signature, program.num_steps, str(jnp.result_type(float))
     with RUNNING:
@@ -368,4 +434,5 @@ def program_of(model: Callable[..., Any], belief: Belief, horizon: int) -> Progr
         _known.move_to_end(key)
         while len(_known) > MOST_KNOWN:
             _known.popitem(last=False)
-        return _known[key]
+        known = _known[key]
+    return known.given_numbers(trace.numbers.values, model) if trace.numbers.slots else known

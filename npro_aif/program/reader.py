@@ -175,6 +175,9 @@ class Reader(Messenger):
         name, fn = msg["name"], msg["fn"]
         role: Role | None = msg["infer"].get(ROLE)
         if role is None:
+            if not isinstance(fn, dist.Unit) and msg["value"] is not None and not fn.support.is_discrete:
+                self._given(name)  # a continuous number that is known (obs=, condition, substitute)
+                return
             raise _unmarked(name, fn)
         expected = self._expected or name
         _refuse_changes(msg, expected)
@@ -213,6 +216,15 @@ class Reader(Messenger):
         )
         if self._stepping:
             self._look_at_times(role, fn, msg["infer"])
+
+    def _given(self, name: str) -> None:
+        """A continuous site whose value is given: it stays as it is, and takes no part in planning."""
+        if self._stepping:
+            raise ModelError(
+                f"site '{name}': found a continuous site in the rollout's step, expected it before it, with its "
+                "value given"
+            )
+        self._unique(name)
 
     def _joint(self, kind: str, sizes: Mapping[str, int], probs: Any, labels: Mapping[str, Any]) -> dict[str, Any]:
         names, shape = tuple(sizes), tuple(sizes.values())
@@ -348,7 +360,8 @@ def _unmarked(name: str, fn: dist.Distribution) -> ModelError:
         )
     return ModelError(
         f"site '{name}': found {type(fn).__name__}, a continuous distribution, expected a discrete one "
-        "(Categorical, DeterministicCategorical) with a role"
+        "(Categorical, DeterministicCategorical) with a role, or its value given (obs=, condition, substitute): "
+        "aif.discretize makes a parameter of it, aif.with_draws one of its draws"
     )
 
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax
+import jax.extend
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
@@ -14,6 +15,7 @@ from jax import Array
 from npro_aif.belief import Belief
 from npro_aif.errors import ModelError
 from npro_aif.program.indices import Watch, find_stray, where_written
+from npro_aif.program.jaxprs import depends_on_first
 from npro_aif.program.reader import Reading
 from npro_aif.program.signature import Signature, split
 from npro_aif.tables.world import World
@@ -31,6 +33,15 @@ class Trace(NamedTuple):
     found: Any  # the shapes of what they find
     assignment: dict[str, np.ndarray]  # the values of the sites in the plain runs
     content: str  # a name for all of it
+    numbers: Numbers  # the constants that JAX is tracing; in the equations others stand in for them
+
+
+class Numbers(NamedTuple):
+    """The constants of a program that JAX is tracing, as inside ``jit``, ``grad`` or a NumPyro program."""
+
+    slots: tuple[int, ...]  # which constants of the slice they are
+    values: tuple[Any, ...]  # they themselves
+    stand_ins: tuple[Any, ...]  # numbers of the same shapes, at which the program is checked
 
 
 class Outputs(NamedTuple):
@@ -42,6 +53,43 @@ class Outputs(NamedTuple):
     carries: Any
     steps: Any  # the rollout's number of steps
     world: World
+
+
+def take_out_numbers(closed: Any, plain: Any) -> tuple[Any, Any, Numbers]:
+    """The equations of a slice and of plain runs with numbers in place of those that JAX is tracing.
+
+    Probabilities serve as stand-ins of whatever it is: what is compared at them are two ways to compute the same.
+    """
+    known: dict[int, Any] = {}
+
+    def stand_in(const: Any) -> Any:
+        if not isinstance(const, jax.core.Tracer):
+            return const
+        if id(const) not in known:
+            rng = np.random.default_rng(len(known))
+            is_float = jnp.issubdtype(const.dtype, jnp.floating)
+            drawn = rng.uniform(0.05, 0.95, const.shape) if is_float else np.zeros(const.shape)
+            known[id(const)] = drawn.astype(const.dtype)
+        return known[id(const)]
+
+    slots = tuple(i for i, const in enumerate(closed.consts) if isinstance(const, jax.core.Tracer))
+    values = tuple(closed.consts[i] for i in slots)
+    own, other = (
+        jax.extend.core.ClosedJaxpr(each.jaxpr, [stand_in(const) for const in each.consts]) for each in (closed, plain)
+    )
+    return own, other, Numbers(slots, values, tuple(own.consts[i] for i in slots))
+
+
+def known_parts(trace: Trace, reading: Reading) -> Reading:
+    """Draws and preferences whose numbers do not depend on those that JAX is tracing."""
+    if not trace.numbers.slots:
+        return reading
+    varies: Any = jax.tree.unflatten(
+        jax.tree.structure(trace.outputs), depends_on_first(trace.slice.jaxpr, 0, trace.numbers.slots)
+    )
+    draws = [d for d, v in zip(reading.draws, varies.draws, strict=True) if not any(jax.tree.leaves(v))]
+    factors = [f for f, v in zip(reading.factors, varies.factors, strict=True) if not v]
+    return reading._replace(draws=draws, factors=factors)
 
 
 def check_steps(trace: Trace, num_steps: int) -> None:

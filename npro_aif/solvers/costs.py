@@ -11,25 +11,31 @@ import jax.numpy as jnp
 from jax import Array
 
 from npro_aif.belief import Belief
+from npro_aif.guides import TableGuide
 from npro_aif.inference.objectives import Objective, Planning
 from npro_aif.inference.temporal import TemporalPosterior
 from npro_aif.numerics import mul_log, near_sum, sum_last
 from npro_aif.program.checks import check_belief
 from npro_aif.program.program import Fixed, Program, program_of
 from npro_aif.solvers.base import Problem
-from npro_aif.solvers.passes import prior_policy
+from npro_aif.solvers.envelope import Live, attached, cost_fault, numbers_of, refused, with_numbers
+from npro_aif.solvers.passes import over_steps, prior_policy
 from npro_aif.solvers.sweep import CostsAt, Sweep, level, prepare
 from npro_aif.tables.world import World
 
 
-def control_cost(world: World, objective: Objective, posterior: TemporalPosterior) -> Array:
+def control_cost(
+    world: World, objective: Objective, posterior: TemporalPosterior, *, reversible: bool = False
+) -> Array:
     """F if a control is done first and the posterior's policy is followed from then on, (U,).
 
     Epistemic costs are held at the posterior. A control that the prior excludes costs infinitely much.
+
+    :param reversible: in a way that can be differentiated backwards, with the policy held.
     """
     world = _with_factors_of(world, posterior)
     problem = Problem(world, None, objective, posterior.num_steps)  # type: ignore[arg-type]
-    sweep = prepare(problem, (), with_reference=True)
+    sweep = prepare(problem, (), with_reference=True, reversible=reversible)
     template = sweep.template(posterior)
     if objective.epistemic and objective.gradient == "through" and objective.descends:
         mass = sweep.masses(template)
@@ -43,6 +49,23 @@ def control_cost(world: World, objective: Objective, posterior: TemporalPosterio
     cost = (moving * start).sum((1, 2)) + (seen[:, None] * effort).sum(0)
     excluded = (seen[:, None] * (prior_policy(world, jnp.asarray(0)) == -jnp.inf)).sum(0) > 0
     return jnp.where(excluded, jnp.inf, cost)
+
+
+def attached_cost(
+    value: Array, world: World, objective: Objective, guide: TableGuide, params: Any, num_steps: int
+) -> Array:
+    """What first controls cost, (U,), with its derivative to the world and to the objective's numbers."""
+    live = world, numbers_of(objective)
+    fault = cost_fault(objective, guide, world)
+    if fault is not None:
+        return refused(fault, value, live)
+
+    def cost(params: Any, live: Live) -> Array:
+        world, numbers = live
+        posterior: Any = guide.posterior(world, params, num_steps)
+        return control_cost(world, with_numbers(objective, numbers), posterior, reversible=True)
+
+    return attached(cost, value, params, live)
 
 
 @functools.partial(jax.jit, static_argnums=0)
@@ -60,7 +83,8 @@ def _to_go(sweep: Sweep, posterior: TemporalPosterior, costs: CostsAt) -> Array:
         _, moving, effort = sweep.controls(t, future, costs(t))
         return sweep.follow(t, posterior.control[t], moving, effort)
 
-    return jax.lax.fori_loop(0, horizon - 1, step, jnp.zeros_like(posterior.start(sweep.world)))
+    nothing = jnp.zeros_like(posterior.start(sweep.world))
+    return over_steps(horizon - 1, sweep.num_steps - 1, step, nothing, reversible=sweep.reversible)
 
 
 def _with_factors_of(world: World, posterior: TemporalPosterior) -> World:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -34,6 +35,8 @@ def flows(
     state: Transition,
     observation: dict[str, Emission],
     num_steps: int,
+    *,
+    reversible: bool = False,
 ) -> Array:
     """q(θ, s_t) from q(θ, s_0) on, (T+1, S, Θ), under a policy log q(u_t|p) of t; zero beyond the horizon."""
 
@@ -42,13 +45,29 @@ def flows(
         return mass.at[t + 1].set(flow(world.loop.at(t), control(t), state.at(t), seen, mass[t]).after)
 
     mass = jnp.zeros((num_steps + 1, *first.shape), first.dtype).at[0].set(first)
-    return jax.lax.fori_loop(0, world.horizon, step, mass)
+    return over_steps(world.horizon, num_steps, step, mass, reversible=reversible)
 
 
-def reference_flow(world: World, num_steps: int) -> Array:
+def over_steps(
+    count: Array, most: int, step: Callable[[Array, Any], Any], first: Any, *, reversible: bool = False
+) -> Any:
+    """A loop over so many steps, at most ``most``; one that is reversible can be differentiated backwards."""
+    if not reversible:
+        return jax.lax.fori_loop(0, count, step, first)
+
+    def body(carry: Any, t: Array) -> tuple[Any, None]:
+        counts = t < count  # no branch: JAX cannot transpose one whose condition is batched
+        after = step(jnp.minimum(t, jnp.maximum(count - 1, 0)), carry)
+        return jax.tree.map(lambda new, old: jnp.where(counts, new, old), after, carry), None
+
+    return jax.lax.scan(body, first, jnp.arange(most))[0]
+
+
+def reference_flow(world: World, num_steps: int, *, reversible: bool = False) -> Array:
     """The prior-predictive p(θ, s_t), (T+1, S, Θ), in the trace that stands in for q where q has no mass."""
     first = REFERENCE_MASS * world.loop.start(jnp.exp(world.parameter) * jnp.exp(world.initial).T)
-    return flows(world, first, lambda t: prior_policy(world, t), world.state, world.observation, num_steps)
+    policy = functools.partial(prior_policy, world)
+    return flows(world, first, policy, world.state, world.observation, num_steps, reversible=reversible)
 
 
 def at_once(look: Look, num_steps: int, horizon: Array) -> tuple[Any, Terms]:
@@ -63,7 +82,7 @@ def at_once(look: Look, num_steps: int, horizon: Array) -> tuple[Any, Terms]:
     return rows, {name: near_sum(values) for name, values in terms.items()}
 
 
-def one_by_one(look: Look, num_steps: int, horizon: Array) -> tuple[Any, Terms]:
+def one_by_one(look: Look, num_steps: int, horizon: Array, *, reversible: bool = False) -> tuple[Any, Terms]:
     """The same slice by slice, so that what is beyond the horizon costs nothing and memory stays small."""
 
     def step(t: Array, found: tuple[Any, Terms]) -> tuple[Any, Terms]:
@@ -71,5 +90,5 @@ def one_by_one(look: Look, num_steps: int, horizon: Array) -> tuple[Any, Terms]:
 
     shapes = jax.eval_shape(look, jnp.asarray(0))
     none = jax.tree.map(lambda a: jnp.zeros((num_steps, *a.shape), a.dtype), shapes)
-    rows, terms = jax.lax.fori_loop(0, horizon, step, none)
+    rows, terms = over_steps(horizon, num_steps, step, none, reversible=reversible)
     return rows, {name: near_sum(values) for name, values in terms.items()}

@@ -22,7 +22,7 @@ from npro_aif.inference.temporal import Flow, Slice, TemporalPosterior, flow
 from npro_aif.numerics import divide, mul_log, near_sum, sum_last
 from npro_aif.sizes import is_small
 from npro_aif.solvers.base import Problem
-from npro_aif.solvers.passes import at_once, flows, one_by_one, prior_policy, reference_flow
+from npro_aif.solvers.passes import Look, at_once, flows, one_by_one, prior_policy, reference_flow
 from npro_aif.solvers.steps import Step
 from npro_aif.tables.kernels import Emission, Transition
 from npro_aif.tables.layout import control_first, time_slice
@@ -66,6 +66,7 @@ class Sweep(NamedTuple):
     learn: tuple[str, ...]  # which factors
     observation: dict[str, Emission]  # q(y|x,θ), in closed form
     reference: Array | None  # (T+1, S, Θ) what stands in for q(θ, s_t) where q has no mass
+    reversible: bool = False  # whether passes can be differentiated backwards
 
     @property
     def is_small(self) -> bool:
@@ -105,7 +106,21 @@ class Sweep(NamedTuple):
         """q(θ, s_t) of the present posterior, (T+1, S, Θ)."""
         own = self.whole(template)
         first = own.start(self.world)
-        return flows(self.world, first, lambda t: own.control[t], own.state, own.observation, self.num_steps)
+        return flows(
+            self.world,
+            first,
+            lambda t: own.control[t],
+            own.state,
+            own.observation,
+            self.num_steps,
+            reversible=self.reversible,
+        )
+
+    def _each(self, look: Look) -> tuple[Any, Terms]:
+        """What ``look`` finds in every slice."""
+        if self.is_small:
+            return at_once(look, self.num_steps, self.world.horizon)
+        return one_by_one(look, self.num_steps, self.world.horizon, reversible=self.reversible)
 
     def forward(self, template: TemporalPosterior) -> Forward:
         """q(θ, x_t), the epistemic costs c and d, and F at the present posterior."""
@@ -120,8 +135,7 @@ class Sweep(NamedTuple):
             state = jnp.broadcast_to(costs.ambiguity + costs.novelty, now.state().shape)
             return Costs(state, costs.control), objective.combine(now, costs)
 
-        each = at_once if self.is_small else one_by_one
-        return Forward(mass, *each(look, self.num_steps, world.horizon))
+        return Forward(mass, *self._each(look))
 
     def terms(self, template: TemporalPosterior) -> Terms:
         """The terms of F at a posterior, of an objective without epistemic priors."""
@@ -142,8 +156,7 @@ class Sweep(NamedTuple):
             seen, costs = told(self._mixed(now), objective)
             return seen, objective.combine(now, costs if self.reference is None else objective.costs(now))
 
-        each = at_once if self.is_small else one_by_one
-        return each(look, self.num_steps, self.world.horizon)
+        return self._each(look)
 
     def free(self) -> CostsAt:
         """No epistemic costs."""
@@ -289,14 +302,15 @@ class Sweep(NamedTuple):
         return learned, jnp.broadcast_to(value, (world.num_controls, loop.num_rows(num_states), num_parameters))
 
 
-def prepare(problem: Problem, learn: tuple[str, ...], *, with_reference: bool) -> Sweep:
+def prepare(problem: Problem, learn: tuple[str, ...], *, with_reference: bool, reversible: bool = False) -> Sweep:
     """The sweeps of a problem.
 
     :param with_reference: whether the prior-predictive flow stands in where q has no mass.
+    :param reversible: whether passes can be differentiated backwards.
     """
     world = problem.world
-    reference = reference_flow(world, problem.num_steps) if with_reference else None
-    return Sweep(world, problem.objective, problem.num_steps, learn, emissions(world, learn), reference)
+    reference = reference_flow(world, problem.num_steps, reversible=reversible) if with_reference else None
+    return Sweep(world, problem.objective, problem.num_steps, learn, emissions(world, learn), reference, reversible)
 
 
 def emissions(world: World, learn: tuple[str, ...]) -> dict[str, Emission]:

@@ -169,15 +169,6 @@ def test_an_unhashable_model() -> None:
     assert aif.update_belief(model, UNIFORM, 0, 1).parameter.shape == (2,)
 
 
-def test_a_traced_table_is_refused() -> None:
-    def value(scale: Any) -> Any:
-        model = with_site("preference", lambda x, u, new, y, t, h: aif.preference("goal", scale * LIKING[new]))
-        return planner(model)(KEY, UNIFORM, horizon=2).free_energy[-1]
-
-    with pytest.raises(ModelError, match="model: found a table whose numbers are traced"):
-        jax.grad(value)(1.0)
-
-
 # --- Indices and numbers ---
 
 

@@ -1,0 +1,342 @@
+"""What is learned is what was there: worlds, agents and learning while acting, each by simulated data.
+
+    python benchmarks/recovery.py world|behaviour|acting [--count N] [--folder results/recovery]
+
+Every data set, agent or seed that is finished is a line in a file; the same command goes on from there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import json
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+from numpyro.diagnostics import split_gelman_rubin
+from numpyro.infer import MCMC, NUTS
+
+import npro_aif as aif
+from npro_aif.models import reactivity_maze, tmaze, windy_grid
+
+ACCURACY = 0.8
+COVERED = 5.0, 95.0  # the percentiles of a 90 % interval
+SPREAD = 0.5  # of log preference, log weight and log precision between agents
+AGENTS, DATA_SETS, SEEDS = 60, 20, 10
+
+
+# --- World: the accuracy of a cue, and a table of moves ---
+
+
+def learn_accuracy(data: Any) -> None:
+    """The cue is right more often than not: without a reward that is seen, its mirror image would do as well."""
+    accuracy = numpyro.sample("accuracy", dist.Uniform(0.5, 1.0))
+    aif.episodes("maze", functools.partial(tmaze.tmaze, cue_accuracy=accuracy), tmaze.initial_belief(), data)
+
+
+@functools.cache
+def accuracy_sampler(num_warmup: int = 500, num_samples: int = 1000) -> MCMC:
+    return MCMC(
+        NUTS(learn_accuracy),
+        num_warmup=num_warmup,
+        num_samples=num_samples,
+        num_chains=2,
+        chain_method="vectorized",
+        progress_bar=False,
+        jit_model_args=True,  # the data are arguments: one compilation for all data sets
+    )
+
+
+def one_world(seed: int) -> dict[str, Any]:
+    """NUTS on 200 episodes with random controls."""
+    model = functools.partial(tmaze.tmaze, cue_accuracy=ACCURACY)
+    data = aif.simulate(jax.random.key(seed), model, tmaze.initial_belief(), num_episodes=200, num_steps=4)
+    mcmc = accuracy_sampler()
+    start = time.perf_counter(), time.process_time()
+    mcmc.run(jax.random.key(1000 + seed), data._replace(truth=None), extra_fields=("diverging",))
+    draws = np.asarray(mcmc.get_samples(group_by_chain=True)["accuracy"])
+    low, high = np.percentile(draws, COVERED)
+    return {
+        "mean": float(draws.mean()),
+        "low": float(low),
+        "high": float(high),
+        "covered": bool(low <= ACCURACY <= high),
+        "r_hat": float(split_gelman_rubin(draws)),
+        "divergences": int(np.asarray(mcmc.get_extra_fields()["diverging"]).sum()),
+        "seconds": time.perf_counter() - start[0],
+        "cpu_seconds": time.process_time() - start[1],
+    }
+
+
+def learned_table(num_episodes: int = 100, num_steps: int = 40, seed: int = 0) -> dict[str, Any]:
+    """p(cell'|cell,u) of the windy grid with a Dirichlet prior of one count a row, from random episodes."""
+    num_cells = windy_grid.SIZE**2
+    truth = np.eye(num_cells)[windy_grid.transitions()]
+    belief = aif.Belief(jnp.ones(1), jnp.full((1, num_cells), 1 / num_cells))
+    model = functools.partial(windy_grid.windy_grid, table=jnp.asarray(truth))
+    data = aif.simulate(jax.random.key(seed), model, belief, num_episodes, num_steps, look=True)
+    before = np.concatenate([data.first["place"][:, None], data.observations["place"][:, :-1]], 1)
+    prior = aif.Counts(jnp.full((num_cells, 4, num_cells), 1 / num_cells))
+    counts = prior.learn((before, data.controls), data.observations["place"])
+    often = np.asarray(counts.visits - prior.visits) >= 10 - 1e-3
+    apart = 0.5 * np.abs(np.asarray(counts.mean) - truth).sum(-1)
+    return {"rows": int(often.sum()), "worst": float(apart[often].max()), "mean": float(apart[often].mean())}
+
+
+def report_world(rows: list[dict[str, Any]]) -> None:
+    covered = sum(row["covered"] for row in rows)
+    print(f"accuracy: the 90 % interval covers {ACCURACY} in {covered} of {len(rows)} data sets")
+    print(f"  largest r-hat {max(r['r_hat'] for r in rows):.4f}, divergences {sum(r['divergences'] for r in rows)}")
+    print(f"  seconds each: {np.mean([r['seconds'] for r in rows]):.1f}, of one core {rows[-1]['cpu_seconds']:.1f}")
+    table = learned_table()
+    print(
+        f"windy grid: {table['rows']} of 100 rows visited ten times; total variation at most {table['worst']:.3f}, "
+        f"on average {table['mean']:.3f}"
+    )
+
+
+# --- Behaviour: agents with drawn preference, weight and precision ---
+
+
+def tmaze_planner(preference: Any, weight: Any) -> aif.Planner:
+    model = functools.partial(tmaze.tmaze, gamma=preference, cue_accuracy=ACCURACY)
+    return aif.Planner(model, objective=aif.Active(weight=weight), solver=SOLVER, max_horizon=4)
+
+
+def reactivity_planner(preference: Any, weight: Any) -> aif.Planner:
+    """Every control equally likely a priori: another prior would not scale with the rest."""
+    model = functools.partial(reactivity_maze.reactivity_maze, scale=preference, cue_cost=1.0)
+    return aif.Planner(model, objective=aif.Active(weight=weight), solver=SOLVER, max_horizon=3)
+
+
+SOLVER = aif.CoordinateSolver(restarts=1, max_sweeps=30)
+MAZES: dict[str, Any] = {  # planner, belief, steps, and the mean of log preference
+    "tmaze": (tmaze_planner, tmaze.initial_belief, 4, np.log(3.0)),
+    "reactivity": (reactivity_planner, reactivity_maze.initial_belief, 3, np.log(4.0)),
+}
+
+
+def choose(maze: str, belief: aif.Belief, t: Any, preference: Any, weight: Any, precision: Any) -> jax.Array:
+    """What an agent does: probabilities (U,)."""
+    planner, _, steps, _ = MAZES[maze]
+    return aif.Choice(planner(preference, weight), belief, steps - t, precision).probs
+
+
+POLICIES = {maze: functools.partial(choose, maze) for maze in MAZES}
+
+
+def fit(maze: str, data: Any) -> None:
+    """The population that agents are drawn from, and one of them."""
+    planner, belief, _, centre = MAZES[maze]
+    preference = numpyro.sample("preference", dist.LogNormal(centre, SPREAD))
+    weight = numpyro.sample("weight", dist.LogNormal(0.0, SPREAD))
+    precision = numpyro.sample("precision", dist.LogNormal(0.0, SPREAD))
+    aif.behaviour("choices", planner(preference, weight), belief(), data, precision=precision)
+
+
+@functools.cache
+def agent_sampler(maze: str, num_warmup: int = 200, num_samples: int = 300) -> MCMC:
+    kernel = NUTS(functools.partial(fit, maze))
+    return MCMC(kernel, num_warmup=num_warmup, num_samples=num_samples, progress_bar=False, jit_model_args=True)
+
+
+def simulated_agent(maze: str, seed: int, num_episodes: int = 20) -> tuple[dict[str, float], Any]:
+    """The true numbers of an agent, and its decisions."""
+    planner, belief, steps, centre = MAZES[maze]
+    rng = np.random.default_rng(seed)
+    drawn = np.exp(rng.normal([centre, 0.0, 0.0], SPREAD))
+    truth = dict(zip(("preference", "weight", "precision"), map(float, drawn), strict=True))
+    model = planner(1.0, 1.0).model  # perception does not depend on what is liked
+    data = aif.simulate(
+        jax.random.key(seed),
+        model,
+        belief(),
+        num_episodes,
+        steps,
+        policy=POLICIES[maze],
+        numbers=tuple(jnp.asarray(value) for value in drawn),
+        look=maze == "reactivity",
+    )
+    return truth, aif.decisions(model, belief(), data, horizon=steps, max_steps=steps)
+
+
+def one_agent(seed: int) -> dict[str, Any]:
+    maze = "tmaze" if seed % 2 == 0 else "reactivity"
+    truth, data = simulated_agent(maze, seed)
+    mcmc = agent_sampler(maze)
+    mcmc.run(jax.random.key(1000 + seed), data, extra_fields=("diverging",))
+    draws = {name: np.asarray(values) for name, values in mcmc.get_samples().items()}
+    row: dict[str, Any] = {
+        "maze": maze,
+        "decisions": int((data.counts.sum(1) > 0).sum()),
+        "divergences": int(np.asarray(mcmc.get_extra_fields()["diverging"]).sum()),
+    }
+    for name in ("preference", "weight"):
+        product = np.log(draws["precision"] * draws[name])
+        true = np.log(truth["precision"] * truth[name])
+        low, high = np.percentile(product, COVERED)
+        row[name] = {
+            "true": float(true),
+            "mean": float(product.mean()),
+            "low": float(low),
+            "high": float(high),
+            "covered": bool(low <= true <= high),
+        }
+    return row
+
+
+def report_behaviour(rows: list[dict[str, Any]], folder: Path) -> None:
+    for name in ("preference", "weight"):
+        true, mean = (np.array([row[name][key] for row in rows]) for key in ("true", "mean"))
+        covered = sum(row[name]["covered"] for row in rows)
+        r = np.corrcoef(true, mean)[0, 1] if len(rows) > 2 else np.nan
+        print(f"precision x {name}: r = {r:.3f} on a log scale; the 90 % interval covers {covered} of {len(rows)}")
+        for maze in MAZES:
+            own = [row["maze"] == maze for row in rows]
+            if sum(own) > 2:
+                print(f"  {maze}: r = {np.corrcoef(true[own], mean[own])[0, 1]:.3f} of {sum(own)} agents")
+    print(f"divergences: {sum(row['divergences'] for row in rows)}")
+    draw_behaviour(rows, folder / "behaviour.png")
+
+
+def draw_behaviour(rows: list[dict[str, Any]], path: Path) -> None:
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    figure, axes = plt.subplots(1, 2, figsize=(9, 4))
+    for axis, name in zip(axes, ("preference", "weight"), strict=True):
+        for maze, colour in zip(MAZES, ("tab:blue", "tab:orange"), strict=True):
+            own = [row[name] for row in rows if row["maze"] == maze]
+            if own:
+                true, mean, low, high = (np.array([row[key] for row in own]) for key in ("true", "mean", "low", "high"))
+                error = np.maximum([mean - low, high - mean], 0)
+                axis.errorbar(true, mean, error, fmt="o", ms=3, lw=0.7, color=colour, label=maze)
+        limits = axis.get_xlim()
+        axis.plot(limits, limits, color="grey", lw=0.8)
+        axis.set(xlabel=f"true log(precision x {name})", ylabel="posterior mean, 90 % interval")
+        axis.legend()
+    figure.tight_layout()
+    figure.savefig(path, dpi=150)
+
+
+# --- Acting: the wind is learned on the way to the goal ---
+
+OBJECTIVES: dict[str, Any] = {"with": aif.Active(weight=1.0), "without": aif.Planning()}
+STRENGTHS = 3  # the wind of a column may be 0, 1 or 2
+
+
+def one_learner(seed: int, num_episodes: int = 100) -> dict[str, Any]:
+    """Episodes of an agent that begins each with what it learned of the wind: which of them ended at the goal."""
+    model = functools.partial(windy_grid.windy_grid, strengths=STRENGTHS)
+    belief = windy_grid.initial_belief(strengths=STRENGTHS)
+    next_cell = windy_grid.transitions()
+    row: dict[str, Any] = {}
+    for name, objective in OBJECTIVES.items():
+        planner = PLANNERS.setdefault(
+            name, aif.Planner(model, objective=objective, solver=aif.CoordinateSolver(restarts=1), max_horizon=4)
+        )
+        agent = aif.Agent(planner, belief, max_steps=4, record=False)
+        reached, known = [], []
+        for episode in range(num_episodes):
+            agent.reset(jax.random.fold_in(jax.random.key(seed), episode))
+            at = windy_grid.cell(windy_grid.START)
+            for _ in range(4):
+                at = int(next_cell[at, agent.act(at)])
+            agent.observe(at)
+            agent.learn()
+            reached.append(at == windy_grid.cell(windy_grid.GOAL))
+            known.append(int((np.asarray(agent.belief.parameter) > 0).sum()))
+        row[name] = {"reached": reached, "winds": known}
+    return row
+
+
+PLANNERS: dict[str, aif.Planner] = {}
+
+
+def report_acting(rows: list[dict[str, Any]], folder: Path) -> None:
+    for name in OBJECTIVES:
+        reached = np.array([row[name]["reached"] for row in rows])
+        rate, count = reached.mean(), reached.size
+        low, high = wilson(int(reached.sum()), count)
+        first = [int(np.argmax(each)) + 1 if each.any() else 0 for each in reached]
+        print(
+            f"{name} novelty about the wind: the goal in {100 * rate:.1f} % [{100 * low:.1f}, {100 * high:.1f}] of "
+            f"{count} episodes; reached first in episode {np.mean(first):.1f} on average"
+        )
+    draw_curve(rows, folder / "acting.png")
+
+
+def wilson(successes: int, count: int, z: float = 1.96) -> tuple[float, float]:
+    rate = successes / count
+    centre, half = rate + z**2 / (2 * count), z * np.sqrt(rate * (1 - rate) / count + z**2 / (4 * count**2))
+    return (centre - half) / (1 + z**2 / count), (centre + half) / (1 + z**2 / count)
+
+
+def draw_curve(rows: list[dict[str, Any]], path: Path) -> None:
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    figure, axis = plt.subplots(figsize=(6, 3.5))
+    for name in OBJECTIVES:
+        reached = np.array([row[name]["reached"] for row in rows], float).mean(0)
+        axis.plot(np.arange(1, len(reached) + 1), reached, label=f"{name} novelty about the wind")
+    axis.set(xlabel="episode", ylabel="share of seeds at the goal", ylim=(-0.05, 1.05), xscale="log")
+    axis.legend()
+    figure.tight_layout()
+    figure.savefig(path, dpi=150)
+
+
+# --- Running, and going on ---
+
+
+def resumed(path: Path, count: int, one: Callable[[int], dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """The rows of a file, and those that it lacks, each written as soon as it is there."""
+    known = {row["seed"]: row for row in map(json.loads, path.read_text().splitlines())} if path.exists() else {}
+    for seed in range(count):
+        if seed not in known:
+            start = time.perf_counter()
+            row = {"seed": seed, **one(seed)}
+            row["minutes"] = (time.perf_counter() - start) / 60
+            known[seed] = row
+            with path.open("a") as file:
+                file.write(json.dumps(row) + "\n")
+            print(f"{path.stem} {seed}: {row['minutes']:.2f} minutes", flush=True)
+        yield known[seed]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=("world", "behaviour", "acting"))
+    parser.add_argument("--count", type=int, help="how many data sets, agents or seeds; all by default")
+    parser.add_argument("--folder", type=Path, default=Path("results/recovery"))
+    options = parser.parse_args()
+    options.folder.mkdir(parents=True, exist_ok=True)
+    one, most = {
+        "world": (one_world, DATA_SETS),
+        "behaviour": (one_agent, AGENTS),
+        "acting": (one_learner, SEEDS),
+    }[options.what]
+    count = most if options.count is None else options.count
+    rows = list(resumed(options.folder / f"{options.what}.jsonl", count, one))
+    if options.what == "world":
+        report_world(rows)
+    elif options.what == "behaviour":
+        report_behaviour(rows, options.folder)
+    else:
+        report_acting(rows, options.folder)
+    print(f"{sum(row['minutes'] for row in rows):.1f} minutes")
+
+
+if __name__ == "__main__":
+    main()
