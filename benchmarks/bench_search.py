@@ -76,7 +76,7 @@ class DoorKey:
 
     def blind_steps(self, node: Node) -> float:
         total, support, weight = 0.0, node.state.support, node.state.weight
-        for i, control in enumerate(self.search.sequence(node)[1]):
+        for i, control in enumerate(self.search.completion(node).way):
             total += float(weight @ self.away[support])
             support, weight = self.game.layer(node.left - i).move(support, weight, control)
         return total
@@ -110,7 +110,7 @@ class Optimum(NamedTuple):
 
     lower: float  # bounds on F_planning
     upper: float
-    steps: float  # expected, of the policy that was found
+    steps: float  # expected, of the optimal policy
     solved: int
     seconds: list[float]  # of each first look
     nodes: int
@@ -127,7 +127,7 @@ def optimum(world: DoorKey, seconds: float = math.inf) -> Optimum:
         nodes += world.search.expanded
         upper += share * (node.floor + world.search.upper(node))
         lower += share * (node.floor + node.low)
-        steps += share * world.steps(node, {})
+        steps += share * (world.steps(node, {}) if node.solved else math.nan)
         solved += node.solved
     return Optimum(lower, upper, steps, solved, times, nodes)
 

@@ -3,8 +3,8 @@
 Costs of nodes are counted beyond the perfect-information cost, their ``floor``. A node's ``low`` starts at zero and
 only rises. The control with the least lower bound is followed to a next state that is not solved until its own bound
 has risen so much that another control is better (or the control is solved); so nothing is walked again from the root.
-At every moment all bounds hold, which makes the search anytime: what it has not solved is completed by control
-sequences done blindly, which bound the cost from above.
+At every moment all bounds hold, which makes the search anytime: what it has not solved is completed by simple rules
+(or by control sequences done blindly, in a world of chance), which bound the cost from above.
 """
 
 from __future__ import annotations
@@ -13,14 +13,25 @@ import math
 import signal
 import threading
 import time
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from npro_aif.solvers.search.game import EQUAL, Game
 from npro_aif.solvers.search.information import SAME, Information, InformationState
+from npro_aif.solvers.search.rules import Rule, rule_costs
 
 SLACK = 1e-11  # rounding in sums of bounds
 FIRST_LOOK = 64  # nodes after which the gap is looked at for the first time
-BLINDLY = -1  # in place of a control: the node's sequence is done
+BLINDLY = -1  # in place of a control: what completes the node is done
+
+
+class Completion(NamedTuple):
+    """What is done from a node on where the search did not come."""
+
+    cost: float  # beyond the node's floor
+    way: tuple[int, ...] | Rule  # a sequence of controls, or a rule
 
 
 class Stop(Exception):
@@ -39,8 +50,8 @@ class Node:
     """
 
     __slots__ = (
-        "best", "blind", "blur", "control", "costs", "depth", "floor", "high", "kids", "left", "low", "solved", "stamp",
-        "state", "upper",
+        "best", "blur", "completion", "control", "costs", "depth", "floor", "high", "kids", "left", "low", "solved",
+        "stamp", "state", "upper",
     )  # fmt: skip
 
     def __init__(self, state: InformationState, left: int, depth: int, floor: float):
@@ -51,7 +62,7 @@ class Node:
         self.costs: list[float] | None = None  # by control; infinite for those that are left out
         self.kids: list[list[tuple[float, Node]]] = []  # by control
         self.blur = 0.0
-        self.blind: tuple[float, tuple[int, ...]] | None = None
+        self.completion: Completion | None = None
         self.stamp = -1  # of the policy that the next two belong to
         self.upper, self.control = math.inf, BLINDLY
 
@@ -188,10 +199,11 @@ class AndOrSearch:
         """What the policy costs that was found from a node on, beyond the node's floor.
 
         A node that was looked at does the control with the least bound from below, or one that is solved and costs
-        less (not with ``by_low``). Where the search did not come, a control sequence is done blindly.
+        less (not with ``by_low``). Where the search did not come, it is completed.
         """
         self.stamp += 1
         self._by_low = by_low
+        self.complete([node])
         return self.settle(node)
 
     def settle(self, node: Node) -> float:
@@ -202,8 +214,7 @@ class AndOrSearch:
         if node.left == 0:
             node.upper = 0.0
         elif node.costs is None:
-            certain = len(node.state.support) == 1 and self.game.certain_moves
-            node.upper = 0.0 if certain else self.sequence(node)[0]
+            node.upper = self.completion(node).cost
         else:
             node.upper, node.control = self._best(node)
         return node.upper
@@ -212,24 +223,58 @@ class AndOrSearch:
         """The least cost of a node that was looked at, and its control."""
         if node.solved and node.depth == node.left:
             return node.high, node.best
+        return min((self.cost(node, u), u) for u in self._options(node))
+
+    def _options(self, node: Node) -> list[int]:
+        """The controls among which the policy has its own, at a node that was looked at."""
         lows = node.lows()
         first = node.best if node.solved else min(range(len(lows)), key=lows.__getitem__)
-        options = [first]
-        if not self._by_low:
-            options += [u for u, low in enumerate(lows) if u != first and low < math.inf and _all_solved(node.kids[u])]
-        return min((self.cost(node, u), u) for u in options)
+        if self._by_low:
+            return [first]
+        others = (u for u, low in enumerate(lows) if u != first and low < math.inf)
+        return [first, *(u for u in others if _all_solved(node.kids[u]))]
 
     def cost(self, node: Node, control: int) -> float:
         """What a control of a node costs under the policy."""
         assert node.costs is not None
         return node.costs[control] + (1 + node.blur) * sum(p * self.settle(kid) for p, kid in node.kids[control])
 
-    def sequence(self, node: Node) -> tuple[float, tuple[int, ...]]:
-        """What the best of some control sequences costs beyond the node's floor, and the sequence."""
-        if node.blind is None:
-            cost, controls = self.game.blind(node.state.support, node.state.weight, node.left)
-            node.blind = cost - node.floor, controls
-        return node.blind
+    # --- Where it did not come ---
+
+    def completion(self, node: Node) -> Completion:
+        """What is done from a node on that was not looked at: a rule in a world without chance, otherwise blindly."""
+        if node.completion is None:
+            if self.game.certain and len(node.state.support) > 1:
+                self._rule([node])
+            else:
+                cost, controls = self.game.blind(node.state.support, node.state.weight, node.left)
+                node.completion = Completion(cost - node.floor, controls)
+        return node.completion  # type: ignore[return-value]
+
+    def complete(self, roots: Sequence[Node]) -> None:
+        """Complete these nodes and all that the policy comes to from them, together where that is quicker."""
+        if not self.game.certain:
+            return
+        fresh, known, stack = [], set(), list(roots)
+        while stack:
+            node = stack.pop()
+            if id(node) in known or len(node.state.support) == 1 or node.left == 0:
+                continue
+            known.add(id(node))
+            if node.costs is None:
+                if node.completion is None:
+                    fresh.append(node)
+            elif not (node.solved and node.depth == node.left):
+                stack += [kid for u in self._options(node) for _, kid in node.kids[u]]
+        if fresh:
+            self._rule(fresh)
+
+    def _rule(self, nodes: Sequence[Node]) -> None:
+        """Complete nodes by the better rule of each."""
+        beliefs = [(node.state, node.left) for node in nodes]
+        costs = np.stack([rule_costs(self.game, beliefs, rule) for rule in Rule])
+        for node, best, cost in zip(nodes, costs.argmin(0).tolist(), costs.min(0).tolist(), strict=True):
+            node.completion = Completion(cost - node.floor, list(Rule)[best])
 
 
 def _all_solved(kids: list[tuple[float, Node]]) -> bool:

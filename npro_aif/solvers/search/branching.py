@@ -63,15 +63,19 @@ class Branching:
         mass = weight[:, None] * self.step.chance[support, control]
         return merge(to[mass > 0], mass[mass > 0])
 
+    def seen(self, support: np.ndarray, control: np.ndarray) -> np.ndarray:
+        """The number of the label that each hypothesis shows on arrival after a control."""
+        return self.label[support, self._view[control]]
+
     def branches(self, support: np.ndarray, weight: np.ndarray, control: int | None = None) -> Branches:
         """What each control (or one) may bring."""
         key, mass = self._outcomes(support, weight, control)
         order = np.argsort(key, kind="stable")
         key, mass = key[order], mass[order]
-        first = _starts(key)
+        first = starts(key)
         key, mass = key[first], np.add.reduceat(mass, first)
         seen = key // self.size
-        start = _starts(seen)
+        start = starts(seen)
         prob = np.add.reduceat(mass, start)
         ends = np.append(start, len(key))
         code = seen[start]
@@ -123,7 +127,7 @@ class Branching:
         return int(self.labels[number]), *values
 
 
-def _starts(rising: np.ndarray) -> np.ndarray:
+def starts(rising: np.ndarray) -> np.ndarray:
     """Where each stretch of equal numbers begins."""
     fresh = np.empty(len(rising), bool)
     fresh[0] = True
@@ -135,5 +139,5 @@ def merge(support: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, np.ndarr
     """The same weights with every hypothesis once, rising."""
     order = np.argsort(support, kind="stable")
     support, weight = support[order], weight[order]
-    first = _starts(support)
+    first = starts(support)
     return support[first], np.add.reduceat(weight, first)

@@ -51,6 +51,7 @@ class Game:
         self.members = np.zeros(0, int)  # one hypothesis of each class
         self.layers: list[Branching] = []  # by kind, over classes
         self.certain_moves = True  # whether every control leads to one state
+        self.certain = True  # and what is seen there is certain too
         self.values: list[np.ndarray] = [np.zeros(0)]  # by steps left, (C,) the perfect-information cost
         self.frame: World  # some parameters of the world, as NumPy tables: what a policy sees and remembers
         self._whole: World | None = None  # of a world that is not large, with all parameters
@@ -172,6 +173,7 @@ class Game:
             )
         self.layers = [Branching(step) for step in layers]
         self.certain_moves = all(layer.step.chance is None for layer in self.layers)
+        self.certain = all(layer.certain for layer in self.layers)
         self._patience, self._plain = {}, {}
         known = len(self.values[0])
         fresh = np.arange(known, len(member))

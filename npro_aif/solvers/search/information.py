@@ -10,6 +10,7 @@ a factor between 1 − ε and 1 + ε, and bounds can be passed on that hold exac
 from __future__ import annotations
 
 import bisect
+import itertools
 from typing import NamedTuple
 
 import numpy as np
@@ -114,3 +115,11 @@ class Information:
         codes = layer.branches(state.support, state.weight, control).outcome  # labels may be numbered anew since
         states = [turn.order[i] for i in np.flatnonzero(turn.branches.control == control)]
         return {layer.sight(code): after for code, after in zip(codes.tolist(), states, strict=True)}
+
+    def follow(self, state: InformationState, left: int, control: int) -> dict[tuple[int, ...], InformationState]:
+        """The same without a look at other controls."""
+        layer = self.game.layer(left)
+        branches = layer.branches(state.support, state.weight, control)
+        parts = [slice(*pair) for pair in itertools.pairwise(branches.start.tolist())]
+        states = [self.state(branches.support[part], branches.weight[part])[0] for part in parts]
+        return {layer.sight(code): after for code, after in zip(branches.outcome.tolist(), states, strict=True)}

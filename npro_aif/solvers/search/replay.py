@@ -13,9 +13,20 @@ from npro_aif.program.signature import Signature
 from npro_aif.solvers.search.andor import BLINDLY, AndOrSearch, Node
 from npro_aif.solvers.search.branching import Branching, merge
 from npro_aif.solvers.search.contingency import END, Contingency
+from npro_aif.solvers.search.information import InformationState
+from npro_aif.solvers.search.rules import Rule, rule_control
 from npro_aif.tables.world import World
 
-Position = Node | tuple[int, ...]  # a node of the search, or what is left of a control sequence
+
+class Ruled(NamedTuple):
+    """An information state from which a rule is followed."""
+
+    state: InformationState
+    left: int
+    rule: Rule
+
+
+Position = Node | Ruled | list[int]  # a node of the search, a state with a rule, or what is left of a control sequence
 
 
 class Replay(NamedTuple):
@@ -72,7 +83,7 @@ class Replayer:
         for share, root, control in starts:
             position: Position = root
             if control == BLINDLY:
-                position = self.search.sequence(root)[1]
+                position = self._completed(root)
                 place = self._place(position)
             else:
                 place = self._place(root, control)
@@ -97,16 +108,24 @@ class Replayer:
 
     # --- Places ---
 
+    def _completed(self, node: Node) -> Position:
+        """What is done from a node on that was not looked at."""
+        way = self.search.completion(node).way
+        return Ruled(node.state, node.left, way) if isinstance(way, Rule) else list(way)
+
     def _place(self, position: Position, control: int | None = None) -> int:
         """The number of a place in the graph."""
         if isinstance(position, Node) and control is None:
             self.search.settle(position)
             control = position.control
             if control == BLINDLY:
-                position = self.search.sequence(position)[1]
-        if isinstance(position, tuple):
-            key: Any = position
+                position = self._completed(position)
+        if isinstance(position, list):
+            key: Any = tuple(position)
             control = position[0]
+        elif isinstance(position, Ruled):
+            key = position.state.number, position.left, position.rule
+            control = rule_control(self.game, position.state, position.left, position.rule)
         else:
             key = position.state.number, position.left, position.depth, control
         if key not in self.places:
@@ -158,8 +177,8 @@ class Replayer:
     ) -> None:
         left, control = self.horizon - t, self.controls[place]
         if isinstance(position, Node) and position.stamp == self.search.stamp and position.control == BLINDLY:
-            position = self.search.sequence(position)[1]
-        rest = position[1:] if isinstance(position, tuple) else None
+            position = self._completed(position)
+        rest = position[1:] if isinstance(position, list) else None
         remembers = self.signature.num_memories > 1
         if left == 1 and not remembers:
             self._put(ahead, END, (), 0, arrived, moved)
@@ -192,8 +211,11 @@ class Replayer:
                 same = contents == content
                 self._put(ahead, then, after, int(content), own[same], prob * weight[same])
 
-    def _kids(self, node: Node, control: int) -> dict[tuple[int, ...], Node]:
-        """The nodes that a control leads to, by what is seen."""
+    def _kids(self, node: Node | Ruled, control: int) -> dict[tuple[int, ...], Any]:
+        """Where a control leads, by what is seen."""
+        if isinstance(node, Ruled):
+            after = self.search.information.follow(node.state, node.left, control)
+            return {seen: Ruled(state, node.left - 1, node.rule) for seen, state in after.items()}
         nodes = {kid.state.number: kid for _, kid in node.kids[control]}
         after = self.search.information.after(node.state, node.left, control)
         return {seen: nodes[state.number] for seen, state in after.items()}

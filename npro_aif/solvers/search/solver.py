@@ -21,6 +21,7 @@ from npro_aif.solvers.search.hypotheses import check_sights
 from npro_aif.solvers.search.information import SAME
 from npro_aif.solvers.search.marks import Marks
 from npro_aif.solvers.search.replay import Replay, Replayer
+from npro_aif.solvers.search.rules import Rule, rule_control
 
 PROVEN = 1e-7  # bounds that differ by no more, relative to their size, have met
 UPDATES = 64  # units of rounding that belief updates may add up to
@@ -153,8 +154,13 @@ class Found(NamedTuple):
         """q(u_1), (U,)."""
         probs = np.zeros(self.search.game.layers[0].num_controls)
         for share, control in self.starts:
-            probs[self.search.sequence(self.root)[1][0] if control == BLINDLY else control] += share
+            probs[self._completing() if control == BLINDLY else control] += share
         return probs
+
+    def _completing(self) -> int:
+        """The control that completes the root."""
+        way = self.search.completion(self.root).way
+        return rule_control(self.search.game, self.root.state, self.root.left, way) if isinstance(way, Rule) else way[0]
 
     def bracket(self) -> tuple[np.ndarray, np.ndarray]:
         """Bounds on what each first control costs, (U,) and (U,)."""
@@ -166,6 +172,7 @@ class Found(NamedTuple):
             return costs, costs
         turn = search.information.turn(state, left)
         kids = [[(p, search.node(after, left - 1, root.depth - 1)) for p, after in branch] for branch in turn.controls]
+        search.complete([kid for branch in kids for _, kid in branch])
         lows = np.array([sum(p * kid.low for p, kid in branch) for branch in kids])
         uppers = np.array([sum(p * search.settle(kid) for p, kid in branch) for branch in kids])
         blurs = (1 - self.blur) * (1 - turn.blur), (1 + self.blur) * (1 + turn.blur)
@@ -256,8 +263,8 @@ class Searches:
             best = [u for u, low in enumerate(root.lows()) if low <= root.low + EQUAL]
             starts = [(1 / len(best), u) for u in best]
             upper = float(np.mean([search.cost(root, u) for u in best]))
-        elif not root.solved and search.sequence(root)[0] < upper:
-            starts, upper = [(1.0, BLINDLY)], search.sequence(root)[0]
+        elif not root.solved and search.completion(root).cost < upper:
+            starts, upper = [(1.0, BLINDLY)], search.completion(root).cost
         return starts, SearchInfo(
             iterations=np.int32(0),
             converged=np.bool_(ended != "stopped"),

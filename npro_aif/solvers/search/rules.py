@@ -1,0 +1,110 @@
+"""What to do where a search did not come, in a world without chance: two simple rules that look at what is seen.
+
+One does what is best on average if all becomes known after the next control, the other what is best for the most
+probable class, until that is refuted. Beliefs only narrow in such a world, so that a rule has no more branches than
+there are hypotheses, and what it costs from many beliefs is worked out in one pass over the steps.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from npro_aif.solvers.search.branching import Branching, starts
+from npro_aif.solvers.search.game import EQUAL, Game
+from npro_aif.solvers.search.information import InformationState
+
+
+class Rule(enum.Enum):
+    """Whom a control is chosen for."""
+
+    ALL = "all"
+    LIKELIEST = "likeliest"
+
+
+def rule_control(game: Game, state: InformationState, left: int, rule: Rule) -> int:
+    """What a rule does."""
+    layer, ahead = game.layer(left), game.value(left - 1)
+    return int(_controls(layer, ahead, state.support, state.weight, np.zeros(1, np.intp), rule)[0])
+
+
+class _Followed(NamedTuple):
+    """Hypotheses that are followed, by groups of those that nothing has told apart."""
+
+    support: np.ndarray  # (N,)
+    weight: np.ndarray  # (N,)
+    origin: np.ndarray  # (N,) the belief that each comes from
+    group: np.ndarray  # (N,) rising
+
+    def part(self, chosen: np.ndarray) -> _Followed:
+        return _Followed(*(column[chosen] for column in self))
+
+
+def rule_costs(game: Game, beliefs: Sequence[tuple[InformationState, int]], rule: Rule) -> np.ndarray:
+    """What a rule costs from each of B beliefs, with so many steps left, (B,)."""
+    total = np.zeros(len(beliefs))
+    entering = defaultdict(list)
+    for i, (state, left) in enumerate(beliefs):
+        entering[left].append((i, state))
+    rows = _entered([], 0)
+    for left in range(max(entering), 0, -1):
+        if left in entering:
+            fresh = _entered(entering[left], int(rows.group.max(initial=-1)) + 1)
+            rows = _Followed(*map(np.append, rows, fresh))
+        alone = _sizes(rows.group) == 1  # what is left is known
+        np.add.at(total, rows.origin[alone], (rows.weight * game.value(left)[rows.support])[alone])
+        rows = rows.part(~alone)
+        if len(rows.group):
+            rows = _step(game, left, rows, rule, total)
+    return total
+
+
+def _entered(beliefs: list[tuple[int, InformationState]], first: int) -> _Followed:
+    sizes = [len(state.support) for _, state in beliefs]
+    return _Followed(
+        np.concatenate([np.zeros(0, np.intp), *(state.support for _, state in beliefs)]),
+        np.concatenate([np.zeros(0), *(state.weight for _, state in beliefs)]),
+        np.repeat(np.array([i for i, _ in beliefs], np.intp), sizes),
+        np.repeat(first + np.arange(len(beliefs)), sizes),
+    )
+
+
+def _sizes(group: np.ndarray) -> np.ndarray:
+    """By hypothesis, how many are in its group."""
+    return np.bincount(group)[group] if len(group) else group
+
+
+def _step(game: Game, left: int, rows: _Followed, rule: Rule, total: np.ndarray) -> _Followed:
+    """One step by a rule, which adds its costs: those whom what is seen tells apart are in other groups then."""
+    layer, first = game.layer(left), starts(rows.group)
+    sizes = np.diff(np.append(first, len(rows.group)))
+    control = np.repeat(_controls(layer, game.value(left - 1), rows.support, rows.weight, first, rule), sizes)
+    np.add.at(total, rows.origin, rows.weight * layer.step.cost[rows.support, control])
+    support = layer.step.to[rows.support, control, 0].astype(np.intp)
+    seen = (rows.group * layer.num_labels + layer.seen(support, control)) * layer.size + support
+    order = np.argsort(seen, kind="stable")
+    seen, weight = seen[order], rows.weight[order]
+    first = starts(seen)  # those that came to the same are one
+    support, origin, seen = support[order][first], rows.origin[order][first], seen[first] // layer.size
+    group = np.cumsum(np.append(False, seen[1:] != seen[:-1]))
+    return _Followed(support, np.add.reduceat(weight, first), origin, group)
+
+
+def _controls(
+    layer: Branching, ahead: np.ndarray, support: np.ndarray, weight: np.ndarray, first: np.ndarray, rule: Rule
+) -> np.ndarray:
+    """The control of each group of hypotheses, (G,), of which these are the first."""
+    values = layer.step.cost[support] + layer.expected(ahead, support)  # (N, U)
+    total = np.add.reduceat(weight[:, None] * values, first)
+    if rule is Rule.LIKELIEST:
+        sizes = np.diff(np.append(first, len(weight)))
+        likely = weight >= np.repeat((1 - EQUAL) * np.maximum.reduceat(weight, first), sizes)
+        needed = np.where(likely, values.min(1), np.inf)  # of these the one that is the nearest, so that it stays it
+        nearest = np.flatnonzero(needed == np.repeat(np.minimum.reduceat(needed, first), sizes))
+        group = np.repeat(np.arange(len(first)), sizes)[nearest]
+        total = np.where(np.isfinite(total), values[nearest[starts(group)]], np.inf)
+    return total.argmin(1)
