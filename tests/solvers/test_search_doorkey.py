@@ -11,6 +11,7 @@ import pytest
 
 import npro_aif as aif
 from benchmarks.bench_search import DoorKey, look_ahead, optimum
+from npro_aif.envs import DoorKey as Environment
 from npro_aif.models import doorkey
 from npro_aif.solvers.search.hypotheses import Step
 from tests.support import assert_close
@@ -64,6 +65,23 @@ def test_a_small_grid() -> None:
     assert_close(far, best.steps, 1e-9)
 
 
+def test_a_small_grid_in_a_hurry() -> None:
+    """What the search does not reach is done by a rule, whose cost is known before the plan is replayed."""
+    model, belief = functools.partial(doorkey.doorkey, size=6), doorkey.initial_belief(6)
+    (look, _), upper = Environment(size=6).reset(seed=1002), np.inf
+    for nodes in (1, 5, None):
+        solver = aif.SearchSolver(max_nodes=nodes)
+        plans = aif.Planner(model, aif.guides.RecallGuide(model), aif.Planning(), solver, max_horizon=13)
+        agent = aif.Agent(plans, belief, max_steps=13)
+        agent.act(look)
+        info = agent.plans[-1].info
+        assert_close(plans.certificates[-1].upper, info.upper, 1e-5)
+        assert bool(info.optimal) == (nodes is None)
+        assert info.upper <= upper + 1e-5
+        upper = float(info.upper)
+    assert info.lower >= upper - 1e-5
+
+
 @pytest.mark.slow
 def test_the_figures_of_the_large_grid() -> None:
     """The optimum of two independent programs, 18.149 steps, and what looking 1, 2 and 3 steps ahead takes."""
@@ -81,8 +99,6 @@ def test_the_figures_of_the_large_grid() -> None:
 @pytest.mark.slow
 def test_an_agent_on_the_large_grid() -> None:
     """It reaches the goal every time, and goes on in its tree: later decisions hardly ever look at anything new."""
-    from npro_aif.envs import DoorKey as Environment
-
     model, belief = doorkey.doorkey, doorkey.initial_belief(8)
     plans = aif.Planner(model, aif.guides.RecallGuide(model), aif.Planning(), aif.SearchSolver(), max_horizon=35)
     agent = aif.Agent(plans, belief, max_steps=35)
