@@ -289,8 +289,8 @@ def test_several_sites_tell_what_they_tell_together(certain: bool) -> None:
     tables = guide.prepare(world, 1).tables
     sequence = guide.posterior(world, {name: jnp.zeros(t.shape) for name, t in guide.tables(world, 1).items()}, 1)
     sequence = sequence._replace(control=jax.nn.log_softmax(logits), emission=jnp.maximum(tables.emission, -1e9))
-    together, by_site = (aif.Active(evidence=e).terms(world, temporal) for e in ("joint", "sites"))
-    expected = aif.Active().terms(world, sequence)
+    together, by_site = (jax.jit(aif.Active(evidence=e).terms)(world, temporal) for e in ("joint", "sites"))
+    expected = jax.jit(aif.Active().terms)(world, sequence)
     for name in ("risk", "ambiguity", "novelty"):
         assert_close(together[name], expected[name], 1e-6, name)
     assert float(by_site["novelty"]) < float(together["novelty"]) - 1e-3
