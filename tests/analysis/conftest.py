@@ -13,6 +13,7 @@ import npro_aif as aif
 from npro_aif.analysis.recording import Recording, record_episode
 from npro_aif.envs import DoorKey, TMaze
 from npro_aif.models import doorkey, reactivity_maze, tmaze
+from tests.support import tmaze_planner
 
 SIZE = 5  # of the DoorKey grid: the smallest
 SOLVER = aif.CoordinateSolver(max_sweeps=10)
@@ -29,8 +30,7 @@ def quickly() -> Iterator[None]:
 @pytest.fixture(scope="session")
 def recording() -> Recording:
     """An episode in the T-maze that visits the cue; four plans whose horizons go from 4 down to 1."""
-    planner = aif.Planner(tmaze.tmaze, objective=aif.Active(), solver=SOLVER, max_horizon=4)
-    agent = aif.Agent(planner, tmaze.initial_belief(), max_steps=4, record=False)
+    agent = aif.Agent(tmaze_planner(), tmaze.initial_belief(), max_steps=4, record=False)
     with quickly():
         return record_episode(TMaze(), agent, seed=0)
 
