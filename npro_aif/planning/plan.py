@@ -23,6 +23,7 @@ from npro_aif.program.signature import Signature, marginalize, split
 from npro_aif.solvers.base import SolverInfo
 from npro_aif.solvers.costs import attached_cost, control_cost, first_costs
 from npro_aif.solvers.envelope import held, numbers_of, with_numbers
+from npro_aif.solvers.terms import first_terms
 from npro_aif.tables.world import World
 
 if TYPE_CHECKING:
@@ -119,6 +120,17 @@ class Plan(NamedTuple):
         own: Any = guide.posterior(frozen, params, num_steps)
         value = control_cost(frozen, with_numbers(objective, held(numbers_of(objective))), own)
         return attached_cost(value, world, objective, guide, params, num_steps)
+
+    @property
+    def control_terms(self) -> dict[str, Array]:
+        """What ``control_cost`` is made of, by name (U,): the terms of F if a control is done first.
+
+        They sum to ``control_cost``; a control that the prior excludes has an infinite ``plan_prior``.
+        """
+        if CONTINGENCY in self.params:
+            raise ValueError("control_terms: found a plan by search, expected one of a solver that keeps every term")
+        origin = self.origin
+        return first_terms(origin.objective, origin.guide, origin.program.num_steps, self.world(), self.params)
 
     def explain(self) -> str:
         """What the solver did, in words: whether it settled, after how many iterations, and from how many starts."""

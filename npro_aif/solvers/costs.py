@@ -33,11 +33,9 @@ def control_cost(
 
     :param reversible: in a way that can be differentiated backwards, with the policy held.
     """
-    world = _with_factors_of(world, posterior)
-    problem = Problem(world, None, objective, posterior.num_steps)  # type: ignore[arg-type]
-    sweep = prepare(problem, (), with_reference=True, reversible=reversible)
-    template = sweep.template(posterior)
-    if objective.epistemic and objective.gradient == "through" and objective.descends:
+    sweep = sweep_of(world, objective, posterior, reversible=reversible)
+    world, template = sweep.world, sweep.template(posterior)
+    if is_descended(objective):
         mass = sweep.masses(template)
         costs = sweep.derivatives(template, mass, sweep.look(template, mass)[0])
     else:
@@ -72,6 +70,17 @@ def attached_cost(
 def first_costs(objective: Objective, world: World, posterior: TemporalPosterior) -> Array:
     """:func:`control_cost`, compiled once for an objective and the shapes of a world."""
     return control_cost(world, objective, posterior)
+
+
+def sweep_of(world: World, objective: Objective, posterior: TemporalPosterior, *, reversible: bool = False) -> Sweep:
+    """Sweeps that learn nothing: every factor is the posterior's."""
+    problem = Problem(_with_factors_of(world, posterior), None, objective, posterior.num_steps)  # type: ignore[arg-type]
+    return prepare(problem, (), with_reference=True, reversible=reversible)
+
+
+def is_descended(objective: Objective) -> bool:
+    """Whether the costs are the derivatives of the epistemic terms, and not the terms themselves."""
+    return objective.epistemic and objective.gradient == "through" and objective.descends
 
 
 def _to_go(sweep: Sweep, posterior: TemporalPosterior, costs: CostsAt) -> Array:

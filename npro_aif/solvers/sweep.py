@@ -129,7 +129,7 @@ class Sweep(NamedTuple):
 
         def look(t: Array) -> tuple[Costs, Terms]:
             now = own.slice(world, t, mass[t], mass[t + 1])
-            costs = objective.costs(self._mixed(now)) if objective.epistemic else None
+            costs = objective.costs(self.mixed(now)) if objective.epistemic else None
             if costs is None:
                 return Costs(jnp.zeros_like(now.state()), jnp.zeros_like(now.control())), objective.combine(now, None)
             state = jnp.broadcast_to(costs.ambiguity + costs.novelty, now.state().shape)
@@ -153,7 +153,7 @@ class Sweep(NamedTuple):
 
         def look(t: Array) -> tuple[Array, Terms]:
             now = own.slice(self.world, t, mass[t], mass[t + 1])
-            seen, costs = told(self._mixed(now), objective)
+            seen, costs = told(self.mixed(now), objective)
             return seen, objective.combine(now, costs if self.reference is None else objective.costs(now))
 
         return self._each(look)
@@ -183,7 +183,7 @@ class Sweep(NamedTuple):
         free, nothing = jnp.zeros(self.world.num_controls, dtype), jnp.zeros((1, 1, 1), dtype)
 
         def at(t: Array) -> SliceCosts:
-            now = self._mixed(own.slice(self.world, t, mass[t], mass[t + 1]))
+            now = self.mixed(own.slice(self.world, t, mass[t], mass[t + 1]))
             if self.learns_state:
                 return SliceCosts(seen[t], free, nothing, moved_to(now, self.objective))
             return SliceCosts(seen[t], free, moved(now, self.objective), nothing[None])
@@ -193,7 +193,7 @@ class Sweep(NamedTuple):
         tables = jax.vmap(at)(jnp.arange(self.num_steps))
         return lambda t: jax.tree.map(lambda table: table[t], tables)
 
-    def _mixed(self, now: Slice) -> Slice:
+    def mixed(self, now: Slice) -> Slice:
         """A slice with a trace of the prior-predictive flow, by which unused controls are spread as their prior is."""
         if self.reference is None:
             return now
