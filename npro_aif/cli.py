@@ -212,6 +212,36 @@ def run(
 
 
 @app.command()
+def view(
+    task: Annotated[
+        str,
+        typer.Argument(help=f"One of {', '.join(TaskName)}, or a file that ends in .POMDP.", callback=task_or_file),
+    ],
+    seed: Annotated[int, typer.Option(min=0, help="Of the episode and of the solver.")] = 0,
+    objective: Annotated[
+        list[ObjectiveName] | None,
+        typer.Option(help="Once for each agent to show side by side; by default active, and in the mazes planning."),
+    ] = None,
+    solver: Annotated[SolverName | None, typer.Option(help="coordinate by default.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Where to write; view_<task>.html by default.")] = None,
+    horizon: Annotated[int | None, typer.Option(min=1, help="Steps to look ahead.")] = None,
+    size: Annotated[int | None, typer.Option(min=5, help="Of DoorKey's grid, 8 by default.")] = None,
+    memory: Annotated[str | None, typer.Option(help="What the policy remembers, as of run.")] = None,
+    max_steps: Annotated[int | None, typer.Option(min=1, help="When the episode ends.")] = None,
+) -> None:
+    """Write a page in which to look through an episode: what was true, believed and planned at every step."""
+    from npro_aif.experiments.tasks import Settings, SettingsError
+    from npro_aif.experiments.view import view as write
+
+    settings = Settings(seed=seed, solver=solver and solver.value, horizon=horizon)
+    chosen = tuple(each.value for each in objective or ())
+    try:
+        write(task, settings, out, objectives=chosen, size=size, memory=memory, max_steps=max_steps)
+    except SettingsError as error:
+        raise typer.BadParameter(str(error)) from error
+
+
+@app.command()
 def reproduce(
     what: Annotated[Part, typer.Argument(help="What to make.")],
     episodes: Annotated[

@@ -50,6 +50,10 @@ def invoke(*arguments: str) -> Any:
         (["run", "tiger.POMDP", "--size", "6"], "size: found 6 for the file tiger.POMDP"),
         (["run", "tmaze", "--memory", "all"], "memory: found 'all', expected one of told, count"),
         (["run", "tmaze", "--num-steps", "9"], "num_steps: found 9 with the solver coordinate"),
+        (["view", "umaze"], "'tmaze', 'reactivity', 'doorkey'"),
+        (["view", "reactivity", "--memory", "all"], "memory: found 'all', expected one of told"),
+        (["view", "tmaze", "--objective", "active", "--objective", "active"], "objective: found active, active"),
+        (["view", "tmaze", "--solver", "search", "--objective", "active"], "found active with the solver search"),
     ],
 )
 def test_mistakes_are_refused_at_once(arguments: list[str], message: str) -> None:
@@ -81,6 +85,15 @@ def test_a_file_is_run(tmp_path: Path, quick_compile: None) -> None:
     summary = json.loads(path.read_text())
     assert (summary["memory"], summary["objective"], summary["discount"]) == ("1", "planning", 0.95)
     assert summary["reward"] == pytest.approx(-1.95)  # two steps are too few to open a door
+
+
+def test_a_page_is_written(tmp_path: Path, quick_compile: None) -> None:
+    path = tmp_path / "deep" / "page.html"
+    result = invoke("view", "tiger.POMDP", "--solver", "coordinate", "--max-steps", "2", "--out", str(path))
+    assert result.exit_code == 0, result.output
+    assert "F_planning: reward" in result.output
+    assert str(path) in result.output
+    assert path.read_text().startswith("<!doctype html>")
 
 
 def test_ctrl_c_keeps_what_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, quick_compile: None) -> None:

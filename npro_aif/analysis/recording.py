@@ -6,11 +6,15 @@ Runs over many episodes keep their outcomes only, as plans are large; this is fo
 from __future__ import annotations
 
 import copy
+from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from npro_aif.acting.agent import Agent
 from npro_aif.acting.episodes import Episode
 from npro_aif.acting.run import run_episodes
+from npro_aif.analysis.view.drawing import Drawing
+from npro_aif.analysis.view.page import DEPTH, write_page
 from npro_aif.extras import missing
 from npro_aif.planning.plan import Plan
 
@@ -34,11 +38,40 @@ class Recording(NamedTuple):
             raise missing(error, "recording.to_arviz()") from error
         return episode_to_arviz(self.plans, observations=self.observations, episode=self.episode)
 
+    @property
+    def objective(self) -> str:
+        """What the agent minimised, in short: F_active, for example."""
+        return f"F_{type(self.plans[0].origin.objective).__name__.lower()}" if self.plans else "no plan"
 
-def record_episode(env: Any, agent: Agent, seed: int) -> Recording:
+    def to_html(
+        self,
+        path: str | Path,
+        beside: Mapping[str, Recording] | None = None,
+        *,
+        name: str | None = None,
+        title: str | None = None,
+        drawing: Drawing | None = None,
+        depth: int = DEPTH,
+    ) -> Path:
+        """Write one HTML file in which to look through the episode: what was true, believed and planned at every step.
+
+        It needs no server and no network. Worlds that come with the package are drawn; of others there are tables, or
+        what ``drawing`` says.
+
+        :param beside: further recordings of the same world to compare this one with, by the name to give them.
+        :param name: of this one; by default its objective's.
+        :param title: of the page; by default the world's.
+        :param depth: how many steps of a contingent tree are shown.
+        """
+        recordings = {name or self.objective: self, **(beside or {})}
+        return write_page(recordings, path, title=title, drawing=drawing, depth=depth)
+
+
+def record_episode(env: Any, agent: Agent, seed: int, *, options: dict[str, Any] | None = None) -> Recording:
     """Run the episode of this seed, as :func:`npro_aif.run_episodes` does, and keep all of it.
 
     :param env: a gymnasium environment; with a ``render_mode`` its frames are kept.
+    :param options: what the environment's ``reset`` is given beside the seed.
 
     >>> import npro_aif as aif
     >>> from npro_aif.envs import TMaze
@@ -49,8 +82,18 @@ def record_episode(env: Any, agent: Agent, seed: int) -> Recording:
     (['South', 'North', 'North'], 4)
     """
     recorder = _Recorder(env, agent)
-    (episode,) = run_episodes(env, recorder, [seed]).episodes
+    (episode,) = run_episodes(_Begun(env, options), recorder, [seed]).episodes
     return Recording(episode, tuple(recorder.agent.plans), tuple(recorder.observations), tuple(recorder.frames))
+
+
+class _Begun:
+    """An environment that always begins with the same options."""
+
+    def __init__(self, env: Any, options: dict[str, Any] | None):
+        self.env, self.options, self.step = env, options, env.step
+
+    def reset(self, *, seed: int) -> Any:
+        return self.env.reset(seed=seed) if self.options is None else self.env.reset(seed=seed, options=self.options)
 
 
 class _Recorder:

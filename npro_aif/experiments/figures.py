@@ -6,8 +6,9 @@ The plans are made by the agents of the tables, so that nothing is compiled twic
 from __future__ import annotations
 
 import copy
+import dataclasses
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import numpy as np
@@ -17,6 +18,7 @@ from rich.console import Console
 from npro_aif.acting.agent import Agent
 from npro_aif.analysis.doorkey_figure import plot_doorkey_frames
 from npro_aif.analysis.free_energy_figure import plot_free_energy
+from npro_aif.analysis.recording import Recording, record_episode
 from npro_aif.analysis.terms_figure import plot_terms
 from npro_aif.analysis.tmaze_figure import plot_tmaze_trajectories
 from npro_aif.analysis.tree_figure import plot_tree
@@ -33,14 +35,6 @@ LEFT_ARM = 0  # θ of the paper's trajectory figure: the reward is on the left
 DOORKEY_FRAMES = 4  # of one episode
 
 
-class Recorded(NamedTuple):
-    """One episode with all that was planned in it."""
-
-    plans: tuple[Plan, ...]  # (steps,)
-    states: tuple[int, ...]  # (steps + 1,)
-    frames: tuple[Any, ...]  # (steps + 1,) what the environment drew, None where it does not draw
-
-
 def row_named(table: str, block: str, kind: str) -> Row:
     """A row by the names of its table and block and by its objective."""
     name = f"{table}-{block}-{kind}"
@@ -55,19 +49,11 @@ def agent_of(row: Row) -> Agent:
     return agent
 
 
-def record_episode(agent: Agent, env: Any, seed: int, options: dict[str, Any] | None = None) -> Recorded:
+def record(agent: Agent, env: Any, seed: int, options: dict[str, Any] | None = None) -> Recording:
     """One episode with the plan of every step; ties go to the first control."""
     agent = copy.copy(agent)
-    agent.record = True
-    agent.reset()
-    observation, info = env.reset(seed=seed, options=options)
-    states, frames, over = [info["state"]], [env.render()], False
-    while not over:
-        observation, _, terminated, truncated, info = env.step(agent.act(observation))
-        states.append(info["state"])
-        frames.append(env.render())
-        over = terminated or truncated
-    return Recorded(tuple(agent.plans), tuple(states), tuple(frames))
+    agent.rule = dataclasses.replace(agent.rule, ties="first")
+    return record_episode(env, agent, seed, options=options)
 
 
 def trajectories() -> Figure:
@@ -82,13 +68,11 @@ def published_trajectories() -> Figure:
 
 def _trajectories(block: str, env: Any, *, numbers: bool = False) -> Figure:
     episodes = {
-        LABELS[kind]: record_episode(
-            agent_of(row_named("table1", block, kind)), env, SEEDS["table1"], {"theta": LEFT_ARM}
-        )
+        LABELS[kind]: record(agent_of(row_named("table1", block, kind)), env, SEEDS["table1"], {"theta": LEFT_ARM})
         for kind in OBJECTIVES
     }
-    arrivals = {name: episode.states[-1] for name, episode in episodes.items()}
-    plans = {name: episode.plans for name, episode in episodes.items()}
+    arrivals = {name: recording.episode.infos[-1]["state"] for name, recording in episodes.items()}
+    plans = {name: recording.plans for name, recording in episodes.items()}
     return _figure(plot_tmaze_trajectories(plans, theta=LEFT_ARM, arrivals=arrivals, numbers=numbers).flat[0])
 
 
@@ -101,7 +85,7 @@ def terms() -> Figure:
 def doorkey_frames(seed: int = SEEDS["table3"]) -> Figure:
     """Some steps of one DoorKey episode, with belief and planned path."""
     row = row_named("table3", "every-step", "active")
-    episode = record_episode(agent_of(row), DoorKey(render_mode="rgb_array"), seed)
+    episode = record(agent_of(row), DoorKey(render_mode="rgb_array"), seed)
     steps = np.unique(np.linspace(0, len(episode.plans) - 1, DOORKEY_FRAMES).round().astype(int))
     plans, frames = [episode.plans[t] for t in steps], [episode.frames[t] for t in steps]
     grid = plot_doorkey_frames(plans, frames, [f"$t={t}$" for t in steps])
