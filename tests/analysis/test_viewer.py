@@ -199,6 +199,17 @@ def test_a_world_of_ones_own_has_tables_and_its_tree(
 
 
 @pytest.mark.slow
+def test_the_programs_of_the_documentation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    text = (Path(__file__).parents[2] / "docs" / "viewer.md").read_text()
+    names: dict[str, Any] = {}
+    for code in re.findall(r"```python\n(.*?)```", text, re.DOTALL):
+        exec(code, names)
+    assert (tmp_path / "tmaze.html").read_text().count("F_planning") > 0
+    assert names["drawing"].bounds == (-0.5, -0.5, 3.0, 1.0)
+
+
+@pytest.mark.slow
 def test_doorkey(chrome: Browser, tmp_path: Path) -> None:
     """The page of the command line, at its full size."""
     from npro_aif.experiments.agents import vfe_agent
