@@ -157,7 +157,7 @@ def _belief(belief: Belief, signature: Signature, drawing: Drawing | None) -> di
     state = parameter @ given  # (X,) p(x)
     sites: dict[str, list[float]] = {}
     for table, role in ((parameter, signature.parameter), (state, signature.state)):
-        sites |= {site.name: sparse(marginalize(table, role, site.name)) for site in role}  # type: ignore[arg-type]
+        sites |= {site.name: sparse(marginalize(table, role, site.name)) for site in role}
     found: dict[str, Any] = {
         "sites": sites,
         "entropy": {"parameter": rounded(entropy(parameter)), "state": rounded(entropy(state))},

@@ -31,9 +31,9 @@ def plan_data(plan: Plan, drawing: Drawing | None, depth: int) -> dict[str, Any]
     """Everything about the future that the page shows."""
     signature = plan.signature
     state = np.asarray(plan.state)  # (T+1, X)
-    tables = {site.name: marginalize(state, signature.state, site.name) for site in signature.state}  # type: ignore[arg-type]
+    tables = {site.name: marginalize(state, signature.state, site.name) for site in signature.state}
     memory = np.asarray(plan.memory)
-    tables |= {site.name: marginalize(memory, signature.memory, site.name) for site in signature.memory}  # type: ignore[arg-type]
+    tables |= {site.name: marginalize(memory, signature.memory, site.name) for site in signature.memory}
     future: dict[str, Any] = {
         "horizon": int(plan.horizon),
         "control": [rounded(row) for row in np.asarray(plan.control)],
