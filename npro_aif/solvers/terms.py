@@ -23,10 +23,10 @@ from npro_aif.tables.world import World
 
 
 def control_terms(world: World, objective: Objective, posterior: TemporalPosterior) -> Terms:
-    """What :func:`~npro_aif.solvers.costs.control_cost` is made of: the free energy's terms for each first control, by name (U,).
+    """The free energy's terms for each first control, by name (U,): what ``control_cost`` is made of.
 
     Each control in its turn is done first and the posterior's policy followed from then on: forward in time, where
-    :func:`~npro_aif.solvers.costs.control_cost` goes backward. The terms sum to it, but where the prior excludes a control.
+    :func:`~npro_aif.solvers.costs.control_cost` goes backward. The terms sum to it.
     """
     sweep = sweep_of(world, objective, posterior)
     evaluate = _derived(sweep, posterior) if is_descended(objective) else _held(sweep, posterior)
