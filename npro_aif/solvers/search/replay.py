@@ -181,7 +181,7 @@ class Replayer:
         rest = position[1:] if isinstance(position, list) else None
         remembers = self.signature.num_memories > 1
         if left == 1 and not remembers:
-            self._put(ahead, END, (), 0, arrived, moved)
+            self._put(ahead, END, [], 0, arrived, moved)
             return
         if rest is not None and not remembers:
             self.after[place] = self._place(rest)
@@ -194,7 +194,7 @@ class Replayer:
             part = slice(ends[i], ends[i + 1])
             own, weight = branches.support[part], branches.weight[part]
             seen = self._seen(layer, int(branches.outcome[i]), int(own[0]), control)
-            after: Position = ()
+            after: Position = []
             if left == 1:
                 then = END
             elif rest is not None:
