@@ -37,7 +37,7 @@ def test_reactivity(objective: str, quick_compile: None) -> None:
 
 
 @pytest.mark.parametrize("objective", ["active", pytest.param("planning", marks=pytest.mark.slow)])
-def test_doorkey_of_size_5(objective: str, quick_compile: None) -> None:
+def test_doorkey_of_size_5(objective: str) -> None:
     found = summary("doorkey", 20, size=5, objective=objective, seed=1000)
     assert found["success"] == 1
     assert found["steps_over_shortest"] <= 1.12
