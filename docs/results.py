@@ -11,6 +11,7 @@ from pathlib import Path
 from npro_aif.experiments.kept import kept_rows
 from npro_aif.experiments.rows import TABLES, TableOfRows
 from npro_aif.experiments.tables import OPTIMUM_HEAD, markdown_row
+from npro_aif.experiments.worlds import WORLDS_TABLE
 
 PAGE = Path(__file__).parent / "results.md"
 MARK = "†"
@@ -18,7 +19,7 @@ MARK = "†"
 
 def refreshed(page: str) -> str:
     """The page with every table made of its rows."""
-    for table in TABLES.values():
+    for table in (*TABLES.values(), WORLDS_TABLE):
         before, heading, rest = page.partition(f"## {table.title}\n")
         if not heading:
             raise ValueError(f"docs/results.md: found no heading '## {table.title}'")

@@ -322,7 +322,7 @@ def _world(name: str, preference: str | None) -> Task:
         active=Active(gradient="through", evidence=evidence),  # type: ignore[arg-type]
         num_steps=1500,
         learning_rate=0.05,
-        sweeps=CoordinateSolver(),
+        sweeps=CoordinateSolver(min_decrease=1e-5),  # below, rounding decides which step is the last
         outcome=outcome,
         notes=notes,
     )

@@ -26,8 +26,8 @@ CEILINGS = {  # of any agent, and of one that knows θ
 }
 MEMORIES = {"wumpus": "told", "rock-sample": "told"}  # what was scanned on the Lake has too many outcomes to remember
 SEARCHES = {  # limits for each decision
-    "wumpus": Settings(objective="planning", solver="search", seed=FIRST_SEED, seconds=2.0),
-    "rock-sample": Settings(objective="planning", solver="search", seed=FIRST_SEED, seconds=2.0),
+    "wumpus": Settings(objective="planning", solver="search", seed=FIRST_SEED, max_nodes=60),
+    "rock-sample": Settings(objective="planning", solver="search", seed=FIRST_SEED, max_nodes=60),
 }
 
 
