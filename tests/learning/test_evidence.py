@@ -6,13 +6,20 @@ import functools
 import itertools
 from typing import Any
 
+import arviz as az
 import jax
 import jax.numpy as jnp
 import numpy as np
+import numpyro
 import numpyro.distributions as dist
+import optax
 import pytest
+from numpyro.infer import MCMC, NUTS, SVI, Trace_ELBO
+from numpyro.infer.autoguide import AutoNormal
+from numpyro.infer.util import log_density
 
 import npro_aif as aif
+from npro_aif.envs import TMaze
 from npro_aif.learning.evidence import _compiled
 from npro_aif.models.tmaze import CUE, NORTH, SOUTH, START, initial_belief, tmaze
 from npro_aif.program.program import program_of
@@ -236,3 +243,62 @@ def test_a_step_tells_its_probability() -> None:
         return step(aif.Belief(parameter, initial_belief().state), SOUTH, {"cue": 1, "place": CUE})[1]
 
     np.testing.assert_allclose(jax.grad(surprise)(0.25), -1 / 0.75, rtol=1e-5)
+
+
+# --- Inside a NumPyro program ---
+
+
+def test_a_plate_of_machines() -> None:
+    """A hierarchy is a vmap inside a plate: the same as each machine by itself."""
+    accuracy, belief = jnp.array([0.6, 0.9]), initial_belief()
+    controls = np.array([[[SOUTH, SOUTH], [SOUTH, NORTH]], [[NORTH, SOUTH], [SOUTH, SOUTH]]])
+    data = aif.Records(controls, {"cue": np.array([[[0, 0], [1, -1]], [[0, 1], [1, 0]]])})
+
+    def evidence(accuracy: Any, own: aif.Records) -> Any:
+        return aif.log_evidence(functools.partial(tmaze, cue_accuracy=accuracy), belief, own).sum()
+
+    def program() -> None:
+        with numpyro.plate("machine", 2):
+            own = numpyro.sample("accuracy", dist.Beta(2, 2))
+            numpyro.factor("episodes", jax.vmap(evidence)(own, data))
+
+    found = log_density(program, (), {}, {"accuracy": accuracy})[0]
+    expected = dist.Beta(2, 2).log_prob(accuracy).sum() + sum(
+        float(evidence(float(accuracy[i]), jax.tree.map(lambda table, i=i: table[i], data))) for i in range(2)
+    )
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
+
+
+def test_episodes_as_they_were_run() -> None:
+    """Episodes of an agent in an environment have what was observed."""
+    planner = aif.Planner(tmaze, solver=aif.CoordinateSolver(restarts=1), max_horizon=4)
+    outcomes = aif.run_episodes(TMaze, aif.Agent(planner, initial_belief(), max_steps=4), range(3))
+    evidence = None
+
+    def program() -> None:
+        nonlocal evidence
+        evidence = aif.episodes("maze", tmaze, initial_belief(), outcomes.episodes)
+
+    log_density(program, (), {}, {})
+    coins = [episode.steps + 1 for episode in outcomes.episodes]  # every word is a coin's, the first one at the cue too
+    np.testing.assert_allclose(evidence, -np.log(2) * np.array(coins), rtol=1e-5)
+
+
+@pytest.mark.slow
+def test_svi_and_arviz() -> None:
+    belief = initial_belief()
+    data = aif.simulate(jax.random.key(0), functools.partial(tmaze, cue_accuracy=0.9), belief, 100, 4)._replace(
+        truth=None
+    )
+
+    def program(data: Any) -> None:
+        own = numpyro.sample("accuracy", dist.Uniform(0.5, 1.0))
+        aif.episodes("maze", functools.partial(tmaze, cue_accuracy=own), belief, data)
+
+    guide = AutoNormal(program)
+    result = SVI(program, guide, optax.adam(0.1), Trace_ELBO()).run(jax.random.key(0), 200, data, progress_bar=False)
+    low, high = guide.quantiles(result.params, [0.05, 0.95])["accuracy"]
+    assert low < 0.9 < high
+    mcmc = MCMC(NUTS(program), num_warmup=100, num_samples=100, progress_bar=False)
+    mcmc.run(jax.random.key(0), data)
+    assert az.summary(az.from_numpyro(mcmc)).loc["accuracy", "mean"] > 0.7
