@@ -14,6 +14,7 @@ import jax.extend
 Tracer = jax.core.Tracer
 Var = jax.extend.core.Var
 Literal = jax.extend.core.Literal
+ClosedJaxpr = jax.extend.core.ClosedJaxpr
 eval_context = jax.core.eval_context  # inside of it numbers are computed at once, even where something is being traced
 eval_jaxpr = jax.core.eval_jaxpr
 

@@ -24,6 +24,7 @@ from npro_aif.belief import Belief
 from npro_aif.errors import ModelError
 from npro_aif.language import parameter
 from npro_aif.numerics import normalize, safe_log
+from npro_aif.program.find import Sites
 from npro_aif.program.jaxprs import depends_on_first
 from npro_aif.program.memories import class_members
 from npro_aif.program.program import Fixed, Program, program_of
@@ -184,9 +185,9 @@ class DrawnProgram(Program):
         if DRAW in {site.name for site in signature.parameter}:
             raise ModelError(f"site '{DRAW}': found in the model, expected another name beside draws")
         own = dataclasses.replace(signature, parameter=(Site(DRAW, count), *signature.parameter))
-        super().__init__(drawn, own, [DRAW, *program.order], horizon)
+        sites = Sites(own, (DRAW, *program.order), f"{count} draws of {program.content}")
+        super().__init__(drawn, sites, horizon)
         self.looks_at_belief = program.looks_at_belief
-        self.content = f"{count} draws of {program.content}"
         self.fixed = program.fixed._replace(numbers=fixed_numbers)
         self.restore()
 

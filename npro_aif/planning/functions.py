@@ -282,12 +282,14 @@ class Functions:
     def _blank_start(self, size: int) -> WarmStart:
         """Tables of the right shapes for ``size`` parameters."""
 
-        def params(fixed: Fixed, theta: Array, key: Array) -> dict[str, Array]:
+        def params(fixed: Fixed, theta: Array | None, key: Array) -> dict[str, Array]:
             world = self.program.bind(fixed, self.program.uniform(), self.num_steps, theta)
             return self.guide.first_params(key, world, self.num_steps)
 
+        every = size == self.program.signature.num_parameters
         with eval_context():
-            shapes = jax.eval_shape(params, self.program.fixed, jnp.zeros(size, jnp.int32), jax.random.key(0))
+            theta = None if every else jnp.zeros(size, jnp.int32)
+            shapes = jax.eval_shape(params, self.program.fixed, theta, jax.random.key(0))
             zeros: Any = jnp.zeros if is_handed_over(shapes) else lambda *a: np.broadcast_to(np.zeros((), a[1]), a[0])
             return WarmStart({k: zeros(v.shape, v.dtype) for k, v in shapes.items()}, jnp.asarray(False))
 

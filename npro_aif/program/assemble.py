@@ -30,7 +30,7 @@ from npro_aif.program.axes import (
     observed_on,
 )
 from npro_aif.program.memories import class_members, lay_memories, make_loop
-from npro_aif.program.reader import Draw, Reading
+from npro_aif.program.reading import Draw, Reading
 from npro_aif.program.signature import Signature, Site, join, split
 from npro_aif.tables.dense import DenseEmission, DenseTransition
 from npro_aif.tables.index import IndexEmission, IndexTransition

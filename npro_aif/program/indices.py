@@ -11,14 +11,14 @@ import functools
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-import jax
-import jax.extend
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from jax.lax import GatherScatterMode
 
+from npro_aif._jax import Literal, bind, traceback_of
 from npro_aif.program.lines import user_line
+from npro_aif.program.once import run_once
 
 # Equations that move entries around and leave them as they are: a mark on an index goes with it.
 MOVING = {"broadcast_in_dim", "reshape", "concatenate", "convert_element_type", "squeeze", "transpose", "slice", "copy"}
@@ -56,10 +56,10 @@ class Watch:
         made: dict[Any, Any] = {}  # by variable, the equation that it comes from
 
         def value(v: Any) -> Any:
-            return v.val if isinstance(v, jax.extend.core.Literal) else values[v]
+            return v.val if isinstance(v, Literal) else values[v]
 
         def mark(v: Any) -> Array | None:
-            return None if isinstance(v, jax.extend.core.Literal) else marked.get(v)
+            return None if isinstance(v, Literal) else marked.get(v)
 
         for eqn in jaxpr.eqns:
             inputs = [value(v) for v in eqn.invars]
@@ -68,13 +68,14 @@ class Watch:
             if inner is not None and hasattr(inner, "consts") and len(inner.jaxpr.invars) == len(inputs):
                 outputs, own = self._run(inner.jaxpr, inner.consts, inputs, [mark(v) for v in eqn.invars])
             else:
-                outputs = _bind(eqn, inputs)
+                outputs = bind(eqn, inputs)
                 if eqn.primitive.name == "gather":
                     outputs = [self._gather(eqn, inputs, outputs[0], mark(eqn.invars[1]))]
                 elif _wraps(eqn, made):
                     own = [inputs[0]]
                 elif eqn.primitive.name in MOVING and any(mark(v) is not None for v in eqn.invars):
-                    own = _bind(eqn, [_marks(mark(v), x) for v, x in zip(eqn.invars, inputs, strict=True)], bool)
+                    marks_in = [_marks(mark(v), x) for v, x in zip(eqn.invars, inputs, strict=True)]
+                    own = bind(eqn, marks_in, new_dtype=jnp.dtype(bool))
             for v, output, m in zip(eqn.outvars, outputs, own, strict=True):
                 values[v], made[v] = output, eqn
                 if m is not None:
@@ -101,20 +102,11 @@ class Watch:
         return jnp.where(stray, _other(output), output)
 
 
-def _bind(eqn: Any, inputs: Sequence[Any], dtype: Any = None) -> list[Any]:
-    bound = eqn.primitive.get_bind_params(eqn.params)
-    functions, params = bound if isinstance(bound, tuple) else ((), bound)  # JAX up to 0.7 had a pair
-    if dtype is not None and "new_dtype" in params:
-        params = params | {"new_dtype": jnp.dtype(dtype)}
-    outputs = eqn.primitive.bind(*functions, *inputs, **params)
-    return list(outputs) if eqn.primitive.multiple_results else [outputs]
-
-
 def _wraps(eqn: Any, made: dict[Any, Any]) -> bool:
     """Whether an equation is JAX's way to count negative indices from the end: select(i < 0, i, i + n)."""
     if eqn.primitive.name != "select_n" or len(eqn.invars) != 3:
         return False
-    test, _, shifted = (None if isinstance(v, jax.extend.core.Literal) else made.get(v) for v in eqn.invars)
+    test, _, shifted = (None if isinstance(v, Literal) else made.get(v) for v in eqn.invars)
     index = eqn.invars[1]
     return (
         test is not None
@@ -140,8 +132,8 @@ def _other(value: Array) -> Array:
 
 def where_written(lookup: Lookup) -> str:
     """The line of a look-up, in words."""
-    traceback = lookup.source.traceback
-    return "" if traceback is None else user_line(traceback.as_python_traceback())
+    frames = traceback_of(lookup.source)
+    return "" if frames is None else user_line(frames)
 
 
 def find_stray(
@@ -155,7 +147,7 @@ def find_stray(
     for number, (lookup, stray) in enumerate(zip(watch.lookups, strays, strict=True)):
         if not bool(stray):
             continue
-        changed = jax.jit(functools.partial(Watch(number), closed))(arguments)
+        changed = run_once(functools.partial(Watch(number), closed), arguments)
         for i, (own, other) in enumerate(zip(outputs, changed, strict=True)):
             if not np.array_equal(
                 np.asarray(own), np.asarray(other), equal_nan=jnp.issubdtype(other.dtype, jnp.inexact)

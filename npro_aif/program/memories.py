@@ -11,7 +11,7 @@ from jax import Array
 from npro_aif.errors import ModelError
 from npro_aif.numerics import is_concrete
 from npro_aif.program.axes import CONTROL, FIRST_OBSERVATION, MEMORY, NEXT, STATE, TIME, axis_name
-from npro_aif.program.reader import Memory, Reading
+from npro_aif.program.reading import Memory, Reading
 from npro_aif.program.signature import Signature, join, split
 from npro_aif.tables.closed_loop import ClosedLoop
 from npro_aif.tables.loop import Loop

@@ -32,7 +32,8 @@ from npro_aif.program.axes import (
     THETA,
     TIME,
 )
-from npro_aif.program.reader import PRESENT, RUNNING, Draw, Reading, takes_elapsed
+from npro_aif.program.reader import RUNNING, takes_elapsed
+from npro_aif.program.reading import PRESENT, Draw, Reading
 from npro_aif.program.rows import rows
 from npro_aif.program.signature import Signature, Site, join, split
 from npro_aif.sites import ROLE, SLICE, clock, read_by, sensing
@@ -80,6 +81,14 @@ def times_of(num_steps: int) -> tuple[int, ...]:
     return tuple(sorted({1, min(2, num_steps), num_steps}))
 
 
+def full_names(signature: Signature, num_steps: int) -> dict[str, Site]:
+    """The sites that have a value in a plain run, by full name."""
+    names = {site.name: site for site in signature.parameter}
+    names |= {f"{site.name}_{PRESENT}": site for site in signature.state}
+    sites = signature.control + signature.state + signature.observation + signature.sensor
+    return names | {f"{site.name}_{t}": site for t in times_of(num_steps) for site in sites}
+
+
 def assignments(signature: Signature, reading: Reading, theta: np.ndarray, num_steps: int) -> dict[str, np.ndarray]:
     """Random values of all sites by full name, (n,) each; those that a handler fixes have its value.
 
@@ -87,11 +96,9 @@ def assignments(signature: Signature, reading: Reading, theta: np.ndarray, num_s
     """
     rng = np.random.default_rng(0)
     values = split(rng.choice(theta, DRAWS), signature.parameter)
-    for site in signature.state:
-        values[f"{site.name}_{PRESENT}"] = rng.integers(0, site.size, DRAWS)
-    for t in times_of(num_steps):
-        for site in signature.control + signature.state + signature.observation + signature.sensor:
-            values[f"{site.name}_{t}"] = rng.integers(0, site.size, DRAWS)
+    for name, site in full_names(signature, num_steps).items():
+        if name not in values:
+            values[name] = rng.integers(0, site.size, DRAWS)
     for draw in reading.draws:
         for name, value in zip(draw.full_names, draw.fixed, strict=bool(draw.fixed)):
             values[name] = values[name] if value is None else np.full(DRAWS, value)
@@ -136,9 +143,9 @@ def run_plainly(
 
 def _row(fn: dist.Distribution) -> Found:
     """A distribution as NumPyro has it, without any computation where it has numbers; :func:`_logs` does the rest."""
-    if isinstance(fn, dist.CategoricalProbs):
+    if type(fn) is dist.CategoricalProbs:
         return Found(probs=jnp.asarray(fn.probs))
-    if isinstance(fn, dist.CategoricalLogits):
+    if type(fn) is dist.CategoricalLogits:
         return Found(log=jnp.asarray(fn.logits))
     row = rows(fn)
     return Found(row.log, row.certain)

@@ -7,9 +7,7 @@ depend on θ either, and :meth:`Program.bind` evaluates the rest for the θ that
 from __future__ import annotations
 
 import collections
-import functools
-import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import jax
@@ -17,37 +15,26 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from npro_aif._jax import eval_context, eval_jaxpr
 from npro_aif.belief import Belief, check_numbers, check_shape
 from npro_aif.errors import ModelError
 from npro_aif.language import check_horizon
 from npro_aif.numerics import is_concrete
 from npro_aif.pickling import Portable
 from npro_aif.program.assemble import assemble
-from npro_aif.program.axes import CONTROL, THETA, TIME, enumerated_values, on_axis, site_axes
-from npro_aif.program.checks import check_belief, check_carry, check_preferences, check_rows, find_signature
-from npro_aif.program.indices import Watch
-from npro_aif.program.jaxprs import content_name, depends_on_first
-from npro_aif.program.lines import user_line
-from npro_aif.program.memories import check_loop
-from npro_aif.program.plain import Comparison, Found, assignments, run_plainly
-from npro_aif.program.reader import RUNNING, Reading, empty_reading, read, takes_elapsed
+from npro_aif.program.axes import CONTROL, THETA, enumerated_values, on_axis, site_axes
+from npro_aif.program.checks import check_belief, check_carry
+from npro_aif.program.evaluated import check_finite, evaluate
+from npro_aif.program.find import Sites, find_sites
+from npro_aif.program.given import given_what_is_fixed
+from npro_aif.program.jaxprs import Part, depends_on_first
+from npro_aif.program.numbers import name_of
+from npro_aif.program.reader import RUNNING, read, takes_elapsed
+from npro_aif.program.reading import Reading, empty_reading
 from npro_aif.program.signature import Signature, join, split
-from npro_aif.program.traced import (
-    Outputs,
-    Trace,
-    check_finite,
-    check_indices,
-    check_steps,
-    given_what_is_fixed,
-    known_parts,
-    not_ruled_out,
-    take_out_numbers,
-    with_numbers,
-)
-from npro_aif.sizes import MOST_FROZEN, SAMPLED_PARAMETERS
+from npro_aif.program.traced import CHANGING, Outputs, Plain, Trace, trace, trace_plainly, uniform_belief
 from npro_aif.tables.world import World
 
-CHANGING = len(Belief._fields) + 2  # the first arguments of a program: belief, horizon and elapsed steps
 MOST_KNOWN = 64  # programs that are remembered
 
 
@@ -61,6 +48,26 @@ class Fixed(NamedTuple):
     numbers: tuple[Any, ...] = ()  # the numbers of the program that JAX was tracing when it was read
 
 
+class Kept:
+    """The tables that are not fixed, by the equations that were read: whatever becomes of the function, these stay.
+
+    :param fixed: the tables that are.
+    :param places: the outputs' numbers in the place of arrays.
+    """
+
+    def __init__(self, traced: Trace, fixed: World, places: World):
+        kept = set(jax.tree.leaves(fixed))
+        self.leaves, self.structure = jax.tree.flatten(places)
+        self.wanted = [number for number in self.leaves if number not in kept]
+        self.part = Part(traced.slice, self.wanted)
+
+    def world(self, belief: Belief, horizon: Array, fixed: Fixed) -> World:
+        """What is wanted at a belief and a horizon, with None elsewhere."""
+        arguments = jax.tree.leaves((belief, horizon, fixed.elapsed, fixed.values, fixed.t))
+        found = dict(zip(self.wanted, self.part(arguments), strict=True))
+        return jax.tree.unflatten(self.structure, [found.get(number) for number in self.leaves])
+
+
 class Program(Portable):
     """A model whose sites are known: evaluates to a :class:`World` for any belief and horizon.
 
@@ -70,18 +77,17 @@ class Program(Portable):
     :param num_steps: the length of the time axis (the largest horizon).
     """
 
-    transient = ("_bind", "base")
+    transient = ("_bind", "base", "_kept", "_example")
 
-    def __init__(self, model: Callable[..., Any], signature: Signature, order: list[str], num_steps: int):
+    def __init__(self, model: Callable[..., Any], sites: Sites, num_steps: int):
         self.model = model
-        self.signature = signature
-        self.order = order  # the sites' names as the program draws them
+        self.signature: Signature = sites.signature
+        self.order, self.content = sites.order, sites.content
         self.num_steps = num_steps
         self.sizes = {
-            site.name + suffix: site.size for sites, suffix in site_axes(signature).values() for site in sites
+            site.name + suffix: site.size for role, suffix in site_axes(self.signature).values() for site in role
         }
         self.sample: np.ndarray | None = None  # the parameters at which a large world was checked; None for all
-        self.content: str | None = None  # a name for what it computes, once it was read
         self.takes_elapsed = takes_elapsed(model)
         self.given = False  # whether a handler fixes a parameter or the present state
         self.looks_at_belief = False  # whether more than p(θ) and p(x0|θ) depends on the belief
@@ -91,6 +97,8 @@ class Program(Portable):
     def restore(self) -> None:
         self.base: Program = self  # the program that was read, whatever its numbers are that JAX is tracing
         self._bind = jax.jit(self.bind)
+        self._kept: Kept | None = None
+        self._example: World | None = None
 
     # --- The world ---
 
@@ -112,13 +120,16 @@ class Program(Portable):
         """
         if fixed.numbers:
             return self._bind_numbers(fixed, belief, horizon, theta, valid)
-        self._check_unchanged()
-        values, tables = fixed.values, fixed.tables
-        if theta is not None:
-            values, tables = values | self._values(THETA, theta), tables.select(theta)
-        if control is not None:
-            values = values | self._values(CONTROL, control[None])
-        world = self._outputs(belief, jnp.asarray(horizon), fixed.elapsed, values, fixed.t).world
+        values, tables, steps = fixed.values, fixed.tables, jnp.asarray(horizon)
+        if theta is None and self._kept is not None and self.precision == str(jnp.result_type(float)):
+            world = self._kept.world(belief, steps, fixed)
+        else:
+            self._check_unchanged()
+            if theta is not None:
+                values, tables = values | self._values(THETA, theta), tables.select(theta)
+            if control is not None:
+                values = values | self._values(CONTROL, control[None])
+            world = self.outputs(belief, steps, fixed.elapsed, values, fixed.t).world
         return self._finished(tables.filled(world), valid)
 
     def _finished(self, world: World, valid: Array | None) -> World:
@@ -137,7 +148,7 @@ class Program(Portable):
             consts[slot] = number
         arguments = jax.tree.leaves((belief, horizon, fixed.elapsed, fixed.values, fixed.t))
         typed = [jnp.asarray(a, v.aval.dtype) for a, v in zip(arguments, jaxpr.invars, strict=True)]
-        leaves = jax.core.eval_jaxpr(jaxpr, consts, *typed)
+        leaves = eval_jaxpr(jaxpr, consts, *typed)
         outputs: Any = jax.tree.unflatten(jax.tree.structure(trace.outputs), leaves)
         world = fixed.tables.filled(outputs.world)
         if theta is not None:
@@ -174,13 +185,13 @@ class Program(Portable):
 
     def example(self) -> World:
         """The world at the uniform belief and the largest horizon; of a large one the parameters it was checked at."""
-        return self._bind(self.base.fixed, self.uniform(), jnp.asarray(self.num_steps), self.sample)
+        if self._example is None:
+            return self._bind(self.base.fixed, self.uniform(), jnp.asarray(self.num_steps), self.sample)
+        return self._example
 
     def uniform(self) -> Belief:
         """Every parameter, and every state, as probable as any other."""
-        num_parameters, num_states = self.signature.num_parameters, self.signature.num_states
-        shapes = (num_parameters,), (num_parameters, num_states)
-        return Belief(*(jax.device_put(np.full(s, 1 / s[-1], jnp.result_type(float))) for s in shapes))
+        return uniform_belief(self.signature)
 
     def _values(self, axis: int, flat: Array) -> dict[str, Array]:
         """The values of an axis' sites at these flat indices, by full name."""
@@ -189,100 +200,37 @@ class Program(Portable):
 
     # --- Reading ---
 
-    def trace(self) -> Trace:
-        """Run the program abstractly: with every site on its axis, and as plain NumPyro would."""
-        with jax.core.eval_context():  # even where a plan is being traced, these are numbers
-            every = np.arange(self.signature.num_parameters, dtype=np.int32)
-            values = jax.device_put(enumerated_values(self.signature, every))
-            t = jnp.asarray(on_axis(np.arange(1, self.num_steps + 1, dtype=np.int32), TIME))
-            arguments: tuple[Any, ...] = self.uniform(), jnp.asarray(self.num_steps), np.int32(0), values, t
-            closed, shapes, reading = self._traced(arguments)
-            sample = self.sample
-            if self.content is None:  # it is read for the first time
-                varies = jax.tree.unflatten(jax.tree.structure(shapes), depends_on_first(closed.jaxpr, CHANGING))
-                world = zip(jax.tree.leaves(shapes.world), jax.tree.leaves(varies.world), strict=True)
-                entries = sum(math.prod(a.shape) for a, v in world if not v)
-                sample = _sample(not_ruled_out(reading, self.signature), entries)
-            theta = every if sample is None else sample
-            if sample is not None:
-                arguments = *arguments[:3], values | self._values(THETA, jnp.asarray(theta)), t
-                closed, shapes, reading = self._traced(arguments)
-            assignment = assignments(self.signature, reading, theta, self.num_steps)
-            plain, found = self._traced_plainly(arguments[0], assignment)
-            closed, plain, numbers = take_out_numbers(closed, plain)
-            if numbers.slots and sample is not None:
-                raise ModelError(
-                    "model: found a large table whose numbers are traced (inside jax.jit, grad or vmap), expected "
-                    f"numbers where the tables have more than {MOST_FROZEN:,} entries"
-                )
-            content = f"{content_name((closed, plain))} {numbers.slots}"
-            return Trace(closed, shapes, reading, arguments, sample, plain, found, assignment, content, numbers)
-
-    def _traced(self, arguments: tuple[Any, ...]) -> tuple[Any, Any, Reading]:
-        readings: list[Reading] = []
-        outputs = functools.partial(self._outputs, readings=readings)
-        closed, shapes = jax.make_jaxpr(outputs, return_shape=True)(*arguments)
-        return closed, shapes, readings[0]
-
-    def _traced_plainly(self, belief: Belief, assignment: dict[str, np.ndarray]) -> tuple[Any, Any]:
-        def run(assignment: dict[str, Array]) -> dict[str, Found]:
-            return run_plainly(self.model, belief, self.num_steps, assignment)
-
-        try:
-            return jax.make_jaxpr(jax.vmap(run), return_shape=True)(assignment)
-        except ModelError:
-            raise
-        except Exception as error:  # of any kind: the program cannot be run as it was read
-            text = str(error).strip().splitlines() or [""]
-            raise ModelError(
-                f"model: fails under plain NumPyro{user_line(error.__traceback__)} ({type(error).__name__}: {text[0]}),"
-                " expected a program that runs there too"
-            ) from error
-
-    def freeze(self, trace: Trace) -> None:
+    def freeze(self, traced: Trace) -> None:
         """Evaluate what was traced, check its numbers, and keep what depends on neither belief nor horizon."""
-        self.content, self.sample = trace.content, trace.sample
+        self.sample = traced.theta if traced.sampled else None
         self.precision = str(jnp.result_type(float))
-        with jax.core.eval_context():
-            watch = Watch()
-
-            def evaluate(arguments: Sequence[Any], assignment: Any) -> tuple[list[Any], list[Array], Any]:
-                outputs = watch(trace.slice, arguments)
-                plain = jax.core.eval_jaxpr(trace.plain.jaxpr, trace.plain.consts, *jax.tree.leaves(assignment))
-                return outputs, watch.strays, jax.tree.unflatten(jax.tree.structure(trace.found), plain)
-
-            arguments = jax.tree.leaves(trace.arguments)
-            leaves, strays, found = jax.jit(evaluate)(arguments, trace.assignment)
-            outputs: Any = jax.tree.unflatten(jax.tree.structure(trace.outputs), leaves)
-            reading = with_numbers(trace.reading, outputs)
-            check_steps(trace, self.num_steps)
-            check_indices(trace, arguments, leaves, strays, watch)
-            known = known_parts(trace, reading)
-            check_preferences(known)
-            check_rows(known)
-            check_carry(reading, self.signature)
-            every = np.arange(self.signature.num_parameters, dtype=np.int32)
-            theta = every if self.sample is None else self.sample
-            Comparison(self.signature, reading, found, theta).check(trace.assignment, self.num_steps)
-            check_loop(outputs.world)
+        self.restore()
+        with eval_context():
+            outputs, reading = evaluate(traced, self.signature, self.num_steps)
             self.given = any(draw.fixed for draw in reading.draws)
-            slots = trace.numbers.slots
-            varies = jax.tree.unflatten(
-                jax.tree.structure(trace.outputs), depends_on_first(trace.slice.jaxpr, CHANGING, slots)
-            )
-            by_belief: Any = jax.tree.unflatten(
-                jax.tree.structure(trace.outputs), depends_on_first(trace.slice.jaxpr, len(Belief._fields))
-            )
+            slots = traced.numbers.slots
+            structure, jaxpr = jax.tree.structure(traced.outputs), traced.slice.jaxpr
+            varies: Any = jax.tree.unflatten(structure, depends_on_first(jaxpr, CHANGING, slots))
+            by_belief: Any = jax.tree.unflatten(structure, depends_on_first(jaxpr, len(Belief._fields)))
             self.looks_at_belief = any(jax.tree.leaves(by_belief.world._replace(parameter=None, initial=None)))
-            fixed = outputs.world.without(varies.world)
-            fixed = fixed._replace(parameter=None, initial=None, theta=None)  # these have a row for every θ
-            if self.sample is not None:
-                fixed = fixed.without_parameters()
+
+            def constant(world: World) -> World:
+                fixed: Any = world.without(varies.world)
+                fixed = fixed._replace(parameter=None, initial=None, theta=None)  # these have a row for every θ
+                return fixed if self.sample is None else fixed.without_parameters()
+
+            every = np.arange(self.signature.num_parameters, dtype=np.int32)
             values = jax.device_put(enumerated_values(self.signature, every))
-            self.fixed = Fixed(fixed.prepared(), values, trace.arguments[-1], numbers=trace.numbers.stand_ins)
+            self.fixed = Fixed(
+                constant(outputs.world).prepared(), values, traced.arguments[-1], numbers=traced.numbers.stand_ins
+            )
             if slots:
-                self._keep(trace)
-            self.restore()
+                self._keep(traced)
+            elif self.sample is None:
+                places = traced.outputs.numbered.world
+                self._kept = Kept(traced, constant(places), places)
+                if not self.given and not any(jax.tree.leaves(varies.world.kernels)):
+                    self._example = self.fixed.tables.filled(outputs.world)
 
     def _keep(self, trace: Trace) -> None:
         """Keep the equations, in which numbers can be replaced, in place of the model, whose own will soon be stale."""
@@ -297,7 +245,8 @@ class Program(Portable):
 
     def _check_unchanged(self) -> None:
         """Refuse to mix what was read with a program that has changed since; called where code is compiled only."""
-        if str(jnp.result_type(float)) == self.precision and self.trace().content != self.content:
+        same = str(jnp.result_type(float)) == self.precision
+        if same and _look(self.model, self.uniform(), self.num_steps)[0].content != self.content:
             raise ModelError(
                 "model: found that the program has changed since it was read (a global table, an attribute), expected "
                 "the same; make a new Planner (or Filter), which reads it anew"
@@ -307,7 +256,7 @@ class Program(Portable):
         """Refuse a belief at which the program's tables are no numbers, where they depend on it."""
         if not self.looks_at_numbers or not is_concrete((belief, horizon, elapsed, self.fixed.numbers)):
             return
-        with jax.core.eval_context():
+        with eval_context():
             world = self.world(belief, horizon, elapsed=elapsed)
         if self.given and not np.isfinite(np.asarray(world.parameter)).any():
             raise ModelError("belief: found that what a handler fixes is impossible, expected a positive probability")
@@ -331,7 +280,7 @@ class Program(Portable):
         parameters = {site.name: values[site.name].reshape(-1) for site in self.signature.parameter}
         return jnp.atleast_1d(join(parameters, self.signature.parameter))
 
-    def _outputs(
+    def outputs(
         self,
         belief: Belief,
         horizon: Array,
@@ -340,6 +289,10 @@ class Program(Portable):
         t: Array,
         readings: list[Reading] | None = None,
     ) -> Outputs:
+        """Everything that one run with every site on its axis gives.
+
+        :param readings: where its static parts are put.
+        """
         reading = self._read(belief, horizon, elapsed, values, t)
         if readings is not None:
             readings.append(reading)
@@ -381,34 +334,32 @@ def _stale(belief: Belief, horizon: Any) -> None:
     raise ModelError("model: found a program whose numbers were traced, expected that its equations are evaluated")
 
 
-def _sample(parameters: np.ndarray, entries: int) -> np.ndarray | None:
-    """The parameters at which to check a world whose tables would have so many entries; None for all, if not large."""
-    if entries <= MOST_FROZEN or len(parameters) <= 2:
-        return None
-    count = max(2, min(SAMPLED_PARAMETERS, MOST_FROZEN * len(parameters) // entries))  # two: with one, θ would not show
-    drawn = np.random.default_rng(0).choice(len(parameters), count, replace=False)
-    return parameters[np.sort(drawn)]
-
-
-def read_program(model: Callable[..., Any], belief: Belief, horizon: int) -> tuple[Program, Trace]:
-    """Find a model's sites, and trace the program.
+def compile_program(model: Callable[..., Any], belief: Belief, horizon: int) -> Program:
+    """A model as a program, read and checked; nothing is remembered.
 
     :param belief: any belief of the right shape; its numbers are checked where they are known.
     :param horizon: the largest horizon that will be asked for.
     """
+    return _frozen(model, *_look(model, belief, horizon), int(horizon))
+
+
+def _look(model: Callable[..., Any], belief: Belief, horizon: int) -> tuple[Sites, Plain]:
+    """What there is in a model as it is now, and what plain NumPyro makes of it.
+
+    Together they name what it computes: the one at any time, belief and horizon, the other from step to step.
+    """
     check_horizon(horizon)
     check_shape(belief)
     check_numbers(belief)
-    signature, order = find_signature(model, belief, horizon)
-    check_belief(belief, signature)
-    program = Program(model, signature, order, int(horizon))
-    return program, program.trace()
+    sites = find_sites(model, belief, horizon)
+    check_belief(belief, sites.signature)
+    plain = trace_plainly(model, sites.signature, int(horizon))
+    return sites._replace(content=sites.content + name_of(plain.equations)), plain
 
 
-def compile_program(model: Callable[..., Any], belief: Belief, horizon: int) -> Program:
-    """:func:`read_program`, with what does not change evaluated and checked."""
-    program, trace = read_program(model, belief, horizon)
-    program.freeze(trace)
+def _frozen(model: Callable[..., Any], sites: Sites, plain: Plain, horizon: int) -> Program:
+    program = Program(model, sites, horizon)
+    program.freeze(trace(program, plain))
     return program
 
 
@@ -416,7 +367,7 @@ _known: collections.OrderedDict[Any, Program] = collections.OrderedDict()  # the
 
 
 def program_of(model: Callable[..., Any], belief: Belief, horizon: int) -> Program:
-    """A model as it is now: the program is read anew, and what was evaluated before is taken if it says the same.
+    """A model as it is now: the program is run anew, and what was evaluated before is taken if it says the same.
 
     What is remembered goes by what a program computes, its tables included, and not by the function: a global table, or
     an attribute of an object, that has changed since makes another program. A model may read itself
@@ -425,14 +376,15 @@ def program_of(model: Callable[..., Any], belief: Belief, horizon: int) -> Progr
     own = getattr(model, "read_program", None)
     if own is not None:
         return own(belief, horizon)
-    program, trace = read_program(model, belief, horizon)
-    key = trace.content, program.signature, program.num_steps, str(jnp.result_type(float))
+    sites, plain = _look(model, belief, horizon)
+    key = sites, int(horizon), str(jnp.result_type(float))
     with RUNNING:
         if key not in _known:
-            program.freeze(trace)
-            _known[key] = program
+            _known[key] = _frozen(model, sites, plain, int(horizon))
         _known.move_to_end(key)
         while len(_known) > MOST_KNOWN:
             _known.popitem(last=False)
         known = _known[key]
-    return known.given_numbers(trace.numbers.values, model) if trace.numbers.slots else known
+    if not known.fixed.numbers:
+        return known
+    return known.given_numbers(trace(Program(model, sites, int(horizon)), plain).numbers.values, model)

@@ -9,23 +9,22 @@ from __future__ import annotations
 import inspect
 import threading
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
 import numpyro
 import numpyro.distributions as dist
-from jax import Array
 
-from npro_aif._numpyro import Messenger, is_innermost, is_intervention, plate_names
+from npro_aif._numpyro import Messenger, is_innermost
 from npro_aif.belief import Belief
 from npro_aif.distributions import SparseCategorical
 from npro_aif.errors import ModelError
 from npro_aif.language import check_horizon
 from npro_aif.numerics import is_concrete
+from npro_aif.program.reading import PRESENT, Draw, Factor, Memory, Reading, empty_reading
+from npro_aif.program.refusals import FOREIGN, check_labels, hidden_site, refuse_changes, unmarked_site
 from npro_aif.program.rows import (
-    SOUND,
-    Rows,
     check_distribution,
     fix_outcome,
     num_categories,
@@ -36,68 +35,6 @@ from npro_aif.program.rows import (
 from npro_aif.sites import ROLE, SLICE, Role, clock, read_by, sensing, unused_key
 
 RUNNING = threading.RLock()  # held while a program runs: NumPyro has one stack of handlers for all threads
-NOTHING = Rows(None, None, SOUND)
-PRESENT = "0"  # the time index of the initial state's sites
-FOREIGN = {  # message types of NumPyro that are no part of a planning model, and what to write
-    "plate": "only the roles of npro_aif (write several sites instead)",
-    "mutable": "numbers, or a state site",
-    "control_flow": "jnp functions (aif.rollout rolls the model into the future)",
-}
-
-
-class Draw(NamedTuple):
-    """One draw: a site, or several sites from a joint table."""
-
-    kind: str
-    names: tuple[str, ...]  # the user's site names
-    sizes: tuple[int, ...]
-    labels: tuple[tuple[str, ...] | None, ...]
-    initial: bool  # drawn before the rollout
-    log: Any  # (…, product of sizes) log-probabilities, or None
-    index: Any  # (…) the certain outcome; with log-probabilities the outcomes (…, K) that these are of; or None
-    faults: tuple[Any, Any, Any]  # () the least and the largest row sum, and the least entry (of probabilities)
-    batch: tuple[int, ...]  # the shape of what there are rows for
-    hidden: bool | None = None  # of a state: what the program says of it
-    fixed: tuple[int | None, ...] = ()  # by site, the value that a handler fixes; empty where none is
-
-    @property
-    def full_names(self) -> tuple[str, ...]:
-        """The sites' names in this run of the program."""
-        if self.kind == "parameter":
-            return self.names
-        return tuple(f"{name}_{PRESENT if self.initial else SLICE}" for name in self.names)
-
-
-class Factor(NamedTuple):
-    """One preference."""
-
-    name: str
-    log: Array
-
-
-class Memory(NamedTuple):
-    """One content of a memory."""
-
-    name: str
-    size: int
-    labels: tuple[str, ...] | None
-    initial: bool  # set before the rollout
-    value: Any  # (…) the content
-
-
-class Reading(NamedTuple):
-    """Everything met in one run of a program."""
-
-    draws: list[Draw]
-    factors: list[Factor]
-    carries: list[tuple[Any, Any]]  # the rollout's carry before and after the step
-    order: list[str]  # the names of draws, memories and factors as they came
-    memories: list[Memory]
-    steps: list[Any]  # the rollout's number of steps
-
-
-def empty_reading() -> Reading:
-    return Reading([], [], [], [], [], [])
 
 
 class Reader(Messenger):
@@ -106,7 +43,6 @@ class Reader(Messenger):
     The rollout's step is called once, with ``t`` for its time; the program was called with ``horizon``.
 
     :param times: the times at which to look what handlers do to a site of the step, which they know by its name.
-    :param tables: whether rows are recorded, and not only what there is.
     """
 
     def __init__(
@@ -116,11 +52,8 @@ class Reader(Messenger):
         horizon: Any,
         reading: Reading,
         times: range = range(0),
-        *,
-        tables: bool = True,
     ):
         super().__init__()
-        self.tables = tables
         self.value = value
         self.t = t
         self.horizon = horizon
@@ -139,7 +72,7 @@ class Reader(Messenger):
 
     def arrived(self, full_name: str) -> None:
         if full_name not in self._seen:
-            raise _hidden(full_name)
+            raise hidden_site(full_name)
         self._expected = None
 
     # --- What NumPyro tells ---
@@ -178,9 +111,9 @@ class Reader(Messenger):
             if not isinstance(fn, dist.Unit) and msg["value"] is not None and not fn.support.is_discrete:
                 self._given(name)  # a continuous number that is known (obs=, condition, substitute)
                 return
-            raise _unmarked(name, fn)
+            raise unmarked_site(name, fn)
         expected = self._expected or name
-        _refuse_changes(msg, expected)
+        refuse_changes(msg, expected)
         self._unique(name)
         if role.kind == "preference":
             if not isinstance(fn, dist.Unit):
@@ -195,9 +128,9 @@ class Reader(Messenger):
         msg["value"] = self.value(role.kind, name, size)
         msg["is_observed"] = False
         initial = role.kind == "state" and not self._stepping
-        few = role.kind == "state" and not initial and isinstance(fn, SparseCategorical)
-        found = NOTHING if not self.tables else sparse_rows(fn) if few else rows(fn)
-        if fixed is not None and self.tables:
+        few = role.kind == "state" and not initial and type(fn) is SparseCategorical
+        found = sparse_rows(fn) if few else rows(fn)
+        if fixed is not None:
             found = fix_outcome(found, size, (fixed,), (size,))
         self._record(
             Draw(
@@ -228,7 +161,7 @@ class Reader(Messenger):
 
     def _joint(self, kind: str, sizes: Mapping[str, int], probs: Any, labels: Mapping[str, Any]) -> dict[str, Any]:
         names, shape = tuple(sizes), tuple(sizes.values())
-        found = probability_rows(probs) if self.tables else NOTHING
+        found = probability_rows(probs)
         fixed: list[int | None] = []
         values = {}
         for name, size in sizes.items():
@@ -238,7 +171,7 @@ class Reader(Messenger):
             fixed.append(None if msg is None else self._fixed(msg, kind, size))
             values[name] = self.value(kind, full_name, size)
         given = any(value is not None for value in fixed)
-        if given and self.tables:
+        if given:
             found = fix_outcome(found, int(np.prod(shape)), tuple(fixed), shape)
         all_labels = tuple(tuple(labels[n]) if n in labels else None for n in names)
         initial = kind == "state"
@@ -268,14 +201,14 @@ class Reader(Messenger):
         initial = not self._stepping
         full_name = f"{name}_{PRESENT if initial else SLICE}"
         self._unique(full_name)
-        _check_labels("memory", name, size, labels, "content")
+        check_labels("memory", name, size, labels, "content")
         self.reading.memories.append(Memory(name, size, labels, initial, jnp.asarray(value, jnp.int32)))
         self.reading.order.append(name)
         return self.value("memory", full_name, size)
 
     def _record(self, draw: Draw) -> None:
         for name, size, labels in zip(draw.names, draw.sizes, draw.labels, strict=True):
-            _check_labels("site", name, size, labels, "category")
+            check_labels("site", name, size, labels, "category")
         self.reading.draws.append(draw)
         self.reading.order.append(draw.names[0])
 
@@ -308,7 +241,7 @@ class Reader(Messenger):
             full_name = f"{role.site}_{t}"
             msg = self._sent(full_name, fn, dict(infer))
             if msg is not None:
-                _refuse_changes(msg, full_name)
+                refuse_changes(msg, full_name)
                 if role.kind != "preference":
                     self._fixed(msg, role.kind, 1)
 
@@ -322,57 +255,9 @@ class Reader(Messenger):
         finally:
             self._probing = False
         if self._probe is None:
-            raise _hidden(full_name)
-        _refuse_changes(self._probe, full_name)
+            raise hidden_site(full_name)
+        refuse_changes(self._probe, full_name)
         return self._probe
-
-
-def _refuse_changes(msg: Mapping[str, Any], expected: str) -> None:
-    """Refuse what a handler changed of a site and tables do not know."""
-    if is_intervention(msg):
-        raise ModelError(
-            f"site '{expected}': found an intervention (handlers.do), expected handlers.condition, or another model"
-        )
-    if msg["name"] != expected:
-        raise ModelError(f"site '{msg['name']}': found a name that a handler changed (scope), expected '{expected}'")
-    if msg["scale"] is not None and not (is_concrete(msg["scale"]) and np.all(np.asarray(msg["scale"]) == 1)):
-        raise ModelError(
-            f"site '{expected}': found its probability scaled by {msg['scale']} (handlers.scale or a plate), expected "
-            "no scale; multiply a preference by it instead"
-        )
-    if isinstance(msg["fn"], dist.MaskedDistribution):
-        check_distribution(expected, msg["fn"])
-    if plate_names(msg):
-        raise ModelError(f"site '{expected}': found in the plate '{plate_names(msg)[0]}', expected none")
-
-
-def _hidden(name: str) -> ModelError:
-    return ModelError(f"site '{name}': found hidden by a handler (block), expected that the planner sees every site")
-
-
-def _unmarked(name: str, fn: dist.Distribution) -> ModelError:
-    if isinstance(fn, dist.Unit):
-        return ModelError(f"factor '{name}': found outside aif.preference, expected aif.preference in the step")
-    if fn.support.is_discrete:
-        return ModelError(
-            f"site '{name}': found an unmarked discrete site, expected a role: aif.parameter, aif.state, "
-            "aif.control or aif.observation"
-        )
-    return ModelError(
-        f"site '{name}': found {type(fn).__name__}, a continuous distribution, expected a discrete one "
-        "(Categorical, DeterministicCategorical) with a role, or its value given (obs=, condition, substitute): "
-        "aif.discretize makes a parameter of it, aif.with_draws one of its draws"
-    )
-
-
-def _check_labels(what: str, name: str, size: int, labels: tuple[str, ...] | None, each: str) -> None:
-    if labels is None:
-        return
-    if len(labels) != size:
-        raise ModelError(f"{what} '{name}': found {len(labels)} labels, expected {size} (one for each {each})")
-    if len(set(labels)) < size:
-        twice = next(label for label in labels if labels.count(label) > 1)
-        raise ModelError(f"{what} '{name}': found the label {twice!r} twice, expected another for each {each}")
 
 
 def takes_elapsed(model: Callable[..., Any]) -> bool:
@@ -389,17 +274,15 @@ def read(
     elapsed: Any = 0,
     reading: Reading | None = None,
     times: range = range(0),
-    *,
-    tables: bool = True,
 ) -> Reading:
     """Run ``model`` once with the given values for its sites.
 
     :param elapsed: the steps that have passed, for a model that asks for them.
     :param reading: where to record; a caller that holds it knows how far a failing program came.
-    :param times: and ``tables``: see :class:`Reader`.
+    :param times: see :class:`Reader`.
     """
     reading = empty_reading() if reading is None else reading
-    reader = Reader(value, t, horizon, reading, times, tables=tables)
+    reader = Reader(value, t, horizon, reading, times)
     past = {"elapsed": elapsed} if takes_elapsed(model) else {}
     # NumPyro's own validation would speak before the site is known; check_rows finds the same and names it.
     with RUNNING, sensing(), read_by(reader), reader, numpyro.validation_enabled(False):

@@ -76,14 +76,19 @@ def num_categories(name: str, fn: dist.Distribution) -> int:
 
 
 def rows(fn: dist.Distribution) -> Rows:
-    """A discrete distribution as rows; those that miss one by no more than the tolerance are divided by their sum."""
-    if isinstance(fn, DeterministicCategorical):
+    """A discrete distribution as rows; those that miss one by no more than the tolerance are divided by their sum.
+
+    A class derived from one of these may say something else: what counts is its ``log_prob``, as in NumPyro.
+    """
+    kind = type(fn)
+    if kind is DeterministicCategorical:
         return Rows(None, jnp.asarray(fn.index, jnp.int32), SOUND)
-    if isinstance(fn, dist.CategoricalProbs):
+    if kind is dist.CategoricalProbs:
         return probability_rows(fn.probs)
-    if isinstance(fn, dist.CategoricalLogits):
-        return Rows(jax.nn.log_softmax(fn.logits, axis=-1), None, SOUND)
-    return Rows(jnp.moveaxis(fn.log_prob(fn.enumerate_support(expand=False)), 0, -1), None, SOUND)
+    if kind is dist.CategoricalLogits:
+        log = jax.nn.log_softmax(fn.logits, axis=-1)
+        return Rows(log, None, _faults(jnp.exp(log)))  # of infinities only there is no softmax
+    return probability_rows(jnp.exp(jnp.moveaxis(fn.log_prob(fn.enumerate_support(expand=False)), 0, -1)))
 
 
 def sparse_rows(fn: SparseCategorical) -> Rows:
@@ -99,7 +104,13 @@ def probability_rows(probs: Any) -> Rows:
     probs = probs.astype(jnp.promote_types(probs.dtype, jnp.result_type(float)))  # whole numbers, half precision
     total = probs.sum(-1, keepdims=True)
     scaled = probs / jnp.where(jnp.abs(total - 1) > ROUNDING, total, 1)
-    return Rows(safe_log(scaled), None, (total.min(), total.max(), probs.min()))
+    return Rows(safe_log(scaled), None, _faults(probs))
+
+
+def _faults(probs: Array) -> tuple[Array, Array, Array]:
+    """The least and the largest sum of rows (…, K), and the least entry."""
+    total = probs.sum(-1)
+    return total.min(), total.max(), probs.min()
 
 
 def fix_outcome(found: Rows, size: int, values: tuple[int | None, ...], sizes: tuple[int, ...]) -> Rows:

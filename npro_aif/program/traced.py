@@ -1,24 +1,40 @@
-"""A program as JAX sees it, before anything is computed, and what can be told of it then or once it was evaluated."""
+"""A program as JAX sees it, before anything is computed: with every site on its axis, and as plain NumPyro runs it."""
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol
 
 import jax
-import jax.extend
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from npro_aif._jax import eval_context
 from npro_aif.belief import Belief
 from npro_aif.errors import ModelError
-from npro_aif.program.indices import Watch, find_stray, where_written
+from npro_aif.program.axes import TIME, enumerated_values, on_axis
+from npro_aif.program.given import not_ruled_out
 from npro_aif.program.jaxprs import depends_on_first
-from npro_aif.program.reader import Reading
-from npro_aif.program.signature import Signature, split
+from npro_aif.program.lines import user_line
+from npro_aif.program.numbers import Numbers, StandIns
+from npro_aif.program.plain import Found, assignments, full_names, run_plainly
+from npro_aif.program.reading import Reading
+from npro_aif.program.signature import Signature
+from npro_aif.sizes import MOST_FROZEN, SAMPLED_PARAMETERS
 from npro_aif.tables.world import World
+
+ZERO = np.int32(0)
+CHANGING = len(Belief._fields) + 2  # the first arguments of a program: belief, horizon and elapsed steps
+
+
+class Plain(NamedTuple):
+    """A plain run of a program as JAX sees it, for any values of its sites."""
+
+    equations: Any
+    found: Any  # the shapes of what it finds
 
 
 class Trace(NamedTuple):
@@ -28,20 +44,11 @@ class Trace(NamedTuple):
     outputs: Any  # the shapes of the Outputs
     reading: Reading  # its static parts
     arguments: tuple[Any, ...]  # belief, horizon, elapsed, values and times, at which it is checked
-    sample: np.ndarray | None  # the parameters at which a large world is checked; None for all
-    plain: Any  # the equations of plain runs of the program, for arrays of assignments
-    found: Any  # the shapes of what they find
-    assignment: dict[str, np.ndarray]  # the values of the sites in the plain runs
-    content: str  # a name for all of it
-    numbers: Numbers  # the constants that JAX is tracing; in the equations others stand in for them
-
-
-class Numbers(NamedTuple):
-    """The constants of a program that JAX is tracing, as inside ``jit``, ``grad`` or a NumPyro program."""
-
-    slots: tuple[int, ...]  # which constants of the slice they are
-    values: tuple[Any, ...]  # they themselves
-    stand_ins: tuple[Any, ...]  # numbers of the same shapes, at which the program is checked
+    theta: np.ndarray  # the parameters at which it is checked, flat indices
+    sampled: bool  # whether these are some of a large world, and not all
+    plain: Plain
+    assignment: dict[str, np.ndarray]  # the values of the sites in plain runs, (n,) each
+    numbers: Numbers  # the constants of the slice that JAX is tracing; in the equations others stand in for them
 
 
 class Outputs(NamedTuple):
@@ -54,118 +61,99 @@ class Outputs(NamedTuple):
     steps: Any  # the rollout's number of steps
     world: World
 
+    @property
+    def numbered(self) -> Outputs:
+        """The numbers of the leaves in their places."""
+        leaves, structure = jax.tree.flatten(self)
+        return jax.tree.unflatten(structure, range(len(leaves)))
 
-def take_out_numbers(closed: Any, plain: Any) -> tuple[Any, Any, Numbers]:
-    """The equations of a slice and of plain runs with numbers in place of those that JAX is tracing.
 
-    Probabilities serve as stand-ins of whatever it is: what is compared at them are two ways to compute the same.
+class Traceable(Protocol):
+    """What is traced of a program."""
+
+    model: Callable[..., Any]
+    signature: Signature
+    num_steps: int
+
+    def outputs(
+        self, belief: Belief, horizon: Any, elapsed: Any, values: Any, t: Any, readings: list[Reading]
+    ) -> Outputs: ...
+
+
+def trace(program: Traceable, plain: Plain) -> Trace:
+    """Run a program abstractly with every site on its axis.
+
+    :param plain: the same program as plain NumPyro runs it.
     """
-    known: dict[int, Any] = {}
-
-    def stand_in(const: Any) -> Any:
-        if not isinstance(const, jax.core.Tracer):
-            return const
-        if id(const) not in known:
-            rng = np.random.default_rng(len(known))
-            is_float = jnp.issubdtype(const.dtype, jnp.floating)
-            drawn = rng.uniform(0.05, 0.95, const.shape) if is_float else np.zeros(const.shape)
-            known[id(const)] = drawn.astype(const.dtype)
-        return known[id(const)]
-
-    slots = tuple(i for i, const in enumerate(closed.consts) if isinstance(const, jax.core.Tracer))
-    values = tuple(closed.consts[i] for i in slots)
-    own, other = (
-        jax.extend.core.ClosedJaxpr(each.jaxpr, [stand_in(const) for const in each.consts]) for each in (closed, plain)
-    )
-    return own, other, Numbers(slots, values, tuple(own.consts[i] for i in slots))
-
-
-def known_parts(trace: Trace, reading: Reading) -> Reading:
-    """Draws and preferences whose numbers do not depend on those that JAX is tracing."""
-    if not trace.numbers.slots:
-        return reading
-    varies: Any = jax.tree.unflatten(
-        jax.tree.structure(trace.outputs), depends_on_first(trace.slice.jaxpr, 0, trace.numbers.slots)
-    )
-    draws = [d for d, v in zip(reading.draws, varies.draws, strict=True) if not any(jax.tree.leaves(v))]
-    factors = [f for f, v in zip(reading.factors, varies.factors, strict=True) if not v]
-    return reading._replace(draws=draws, factors=factors)
-
-
-def check_steps(trace: Trace, num_steps: int) -> None:
-    """Refuse a rollout of another length than the horizon, at any horizon."""
-    jaxpr = trace.slice.jaxpr
-    place = jax.tree.unflatten(jax.tree.structure(trace.outputs), range(len(jaxpr.outvars))).steps
-    if jaxpr.outvars[place] is jaxpr.invars[len(Belief._fields)]:
-        return
-    for horizon in range(1, num_steps + 1):
-        belief, _, *rest = trace.arguments
-        leaves = jax.tree.leaves((belief, jnp.asarray(horizon), *rest))
-        steps = jax.core.eval_jaxpr(jaxpr, trace.slice.consts, *leaves)[place]
-        if int(steps) != horizon:
+    with eval_context():  # even where a plan is being traced, these are numbers
+        every = np.arange(program.signature.num_parameters, dtype=np.int32)
+        arguments = arguments_of(program, every)
+        closed, shapes, reading = trace_slice(program, arguments)
+        varies = jax.tree.unflatten(jax.tree.structure(shapes), depends_on_first(closed.jaxpr, CHANGING))
+        world = zip(jax.tree.leaves(shapes.world), jax.tree.leaves(varies.world), strict=True)
+        entries = sum(math.prod(a.shape) for a, v in world if not v)
+        sample = _sample(not_ruled_out(reading, program.signature), entries)
+        if sample is not None:
+            arguments = arguments_of(program, sample)
+            closed, shapes, reading = trace_slice(program, arguments)
+        theta = every if sample is None else sample
+        assignment = assignments(program.signature, reading, theta, program.num_steps)
+        stand_ins = StandIns()
+        closed, numbers = stand_ins.take_out(closed)
+        plain = plain._replace(equations=stand_ins.take_out(plain.equations)[0])
+        if numbers.slots and sample is not None:
             raise ModelError(
-                f"rollout: found {int(steps)} steps for a horizon of {horizon}, expected the model's argument 'horizon'"
+                "model: found a large table whose numbers are traced (inside jax.jit, grad or vmap), expected "
+                f"numbers where the tables have more than {MOST_FROZEN:,} entries"
             )
+        return Trace(closed, shapes, reading, arguments, theta, sample is not None, plain, assignment, numbers)
 
 
-def check_indices(
-    trace: Trace, arguments: Sequence[Any], outputs: Sequence[Any], strays: Sequence[Any], watch: Watch
-) -> None:
-    """Refuse an index that leaves its table, where a table of the program depends on it."""
-    if not any(map(bool, strays)):
-        return
-    stray = find_stray(trace.slice, arguments, outputs, strays, watch)
-    if stray is None:
-        return
-    lookup, number = stray
-    names = [f"site '{d.names[0]}'" for d in trace.reading.draws for _ in jax.tree.leaves((d.log, d.index, d.faults))]
-    names += [f"preference '{f.name}'" for f in trace.reading.factors]
-    names += [f"memory '{m.name}'" for m in trace.reading.memories]
-    what = names[number] if number < len(names) else "rollout"
-    raise ModelError(
-        f"{what}: found an index that leaves its table of shape {lookup.shape}{where_written(lookup)}; expected "
-        "indices in range, or jnp.where around what must not be looked up, or a mode= of its own"
-    )
+def arguments_of(program: Traceable, theta: np.ndarray) -> tuple[Any, ...]:
+    """Belief, horizon, elapsed steps, values and times at which a program is read."""
+    values = jax.device_put(enumerated_values(program.signature, theta))
+    t = jnp.asarray(on_axis(np.arange(1, program.num_steps + 1, dtype=np.int32), TIME))
+    return uniform_belief(program.signature), jnp.asarray(program.num_steps), np.int32(0), values, t
 
 
-def given_what_is_fixed(world: World) -> World:
-    """p(θ) and p(x0|θ) given the values that handlers fix, by Bayes: their tables have only those outcomes."""
-    joint = world.parameter[:, None] + world.initial  # (Θ, X) log p(θ, x0, what is fixed)
-    parameter = jax.nn.logsumexp(joint, axis=1)
-    possible = parameter[:, None] > -jnp.inf
-    uniform = jnp.full_like(joint, -math.log(joint.shape[1]))
-    initial = jnp.where(possible, joint - jnp.where(possible, parameter[:, None], 0.0), uniform)
-    total = jax.nn.logsumexp(parameter)
-    return world._replace(parameter=parameter - jnp.where(total > -jnp.inf, total, 0.0), initial=initial)
+def trace_slice(program: Traceable, arguments: tuple[Any, ...]) -> tuple[Any, Any, Reading]:
+    """The equations of one reading, the shapes of its outputs, and its static parts."""
+    readings: list[Reading] = []
+    outputs = functools.partial(program.outputs, readings=readings)
+    closed, shapes = jax.make_jaxpr(outputs, return_shape=True)(*arguments)
+    return closed, shapes, readings[0]
 
 
-def with_numbers(reading: Reading, outputs: Outputs) -> Reading:
-    """A reading's static parts with the arrays that came out of compiled code."""
-    return reading._replace(
-        draws=[
-            d._replace(log=a[0], index=a[1], faults=a[2]) for d, a in zip(reading.draws, outputs.draws, strict=True)
-        ],
-        factors=[f._replace(log=a) for f, a in zip(reading.factors, outputs.factors, strict=True)],
-        memories=[m._replace(value=a) for m, a in zip(reading.memories, outputs.memories, strict=True)],
-        carries=outputs.carries,
-    )
+def trace_plainly(model: Callable[..., Any], signature: Signature, num_steps: int) -> Plain:
+    """Run a program abstractly as plain NumPyro would, its first two steps and the last."""
+
+    def run(values: dict[str, Array]) -> dict[str, Found]:
+        return run_plainly(model, belief, num_steps, values)
+
+    with eval_context():
+        belief = uniform_belief(signature)
+        try:
+            return Plain(*jax.make_jaxpr(run, return_shape=True)(dict.fromkeys(full_names(signature, num_steps), ZERO)))
+        except ModelError:
+            raise
+        except Exception as error:  # of any kind: the program cannot be run as it was read
+            text = str(error).strip().splitlines() or [""]
+            raise ModelError(
+                f"model: fails under plain NumPyro{user_line(error.__traceback__)} ({type(error).__name__}: {text[0]}),"
+                " expected a program that runs there too"
+            ) from error
 
 
-def check_finite(name: str, table: Any) -> None:
-    if not np.isfinite(np.asarray(table)).all():
-        raise ModelError(
-            f"preference '{name}': found what is not a finite number at this belief, expected finite numbers (use a "
-            "large negative one for what must not be)"
-        )
+def uniform_belief(signature: Signature) -> Belief:
+    """Every parameter, and every state, as probable as any other."""
+    shapes = (signature.num_parameters,), (signature.num_parameters, signature.num_states)
+    return Belief(*(jax.device_put(np.full(s, 1 / s[-1], jnp.result_type(float))) for s in shapes))
 
 
-def not_ruled_out(reading: Reading, signature: Signature) -> np.ndarray:
-    """The flat parameters that agree with what handlers fix."""
-    every = np.arange(signature.num_parameters, dtype=np.int32)
-    values = split(every, signature.parameter)
-    kept = np.ones(len(every), bool)
-    for draw in reading.draws:
-        if draw.kind == "parameter":
-            for name, value in zip(draw.names, draw.fixed, strict=bool(draw.fixed)):
-                kept &= (values[name] == value) if value is not None else True
-    return every[kept]
+def _sample(parameters: np.ndarray, entries: int) -> np.ndarray | None:
+    """The parameters at which to check a world whose tables would have so many entries; None for all, if not large."""
+    if entries <= MOST_FROZEN or len(parameters) <= 2:
+        return None
+    count = max(2, min(SAMPLED_PARAMETERS, MOST_FROZEN * len(parameters) // entries))  # two: with one, θ would not show
+    drawn = np.random.default_rng(0).choice(len(parameters), count, replace=False)
+    return parameters[np.sort(drawn)]

@@ -36,6 +36,11 @@ class World(NamedTuple):
     def num_controls(self) -> int:
         return self.control.shape[-1]
 
+    @property
+    def kernels(self) -> tuple[Any, ...]:
+        """Transition and emissions."""
+        return self.state, self.observation, self.sensor, self.certain
+
     def seeing_everything(self) -> World:
         """The world whose policy sees every state and remembers nothing."""
         return self._replace(loop=self.loop.opened())

@@ -5,6 +5,7 @@ The limits are lowered until small worlds count as large; what they give then mu
 
 from __future__ import annotations
 
+import collections
 import functools
 import resource
 from collections.abc import Callable
@@ -26,6 +27,7 @@ from npro_aif.models import doorkey
 from npro_aif.planning import support
 from npro_aif.planning.support import thin
 from npro_aif.program import program as programs
+from npro_aif.program import traced
 from npro_aif.program.program import compile_program, program_of
 from tests.layouts import CONTROLS, DOORS, HORIZON, PLACES, PRIZES, THETA, ring, ring_belief
 from tests.support import assert_close
@@ -41,7 +43,8 @@ def lower(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     """Make every world large that is compiled from then on, and every belief update go in parts of two parameters."""
 
     def limits() -> None:
-        monkeypatch.setattr(programs, "MOST_FROZEN", 0)
+        monkeypatch.setattr(traced, "MOST_FROZEN", 0)
+        monkeypatch.setattr(programs, "_known", collections.OrderedDict())  # those that were read before are not large
         monkeypatch.setattr(beliefs, "MOST_UPDATED", 2 * PLACES)
 
     return limits

@@ -1,0 +1,1 @@
+"""Families of odd but plausible programs, for ``benchmarks/fuzz_programs.py``."""

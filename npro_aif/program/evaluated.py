@@ -1,0 +1,120 @@
+"""What was traced of a program as numbers: evaluated once, with every site on its axis and plainly, and checked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from npro_aif._jax import eval_jaxpr
+from npro_aif.belief import Belief
+from npro_aif.errors import ModelError
+from npro_aif.program.checks import check_carry, check_preferences, check_rows
+from npro_aif.program.indices import Watch, find_stray, where_written
+from npro_aif.program.jaxprs import depends_on_first
+from npro_aif.program.memories import check_loop
+from npro_aif.program.once import run_once
+from npro_aif.program.plain import Comparison
+from npro_aif.program.reading import Reading
+from npro_aif.program.signature import Signature
+from npro_aif.program.traced import Outputs, Trace
+
+
+def evaluate(trace: Trace, signature: Signature, num_steps: int) -> tuple[Outputs, Reading]:
+    """The numbers of a program at the uniform belief and the largest horizon; refused if there is a fault in them."""
+    watch = Watch()
+
+    def run(arguments: Sequence[Any], assignment: Any) -> tuple[list[Any], list[Array], Any]:
+        outputs = watch(trace.slice, arguments)
+        return outputs, watch.strays, jax.vmap(run_plainly)(assignment)
+
+    def run_plainly(assignment: Any) -> Any:
+        closed, found = trace.plain
+        plain = eval_jaxpr(closed.jaxpr, closed.consts, *jax.tree.leaves(assignment))
+        return jax.tree.unflatten(jax.tree.structure(found), plain)
+
+    arguments = jax.tree.leaves(trace.arguments)
+    leaves, strays, found = run_once(run, arguments, trace.assignment)
+    outputs: Any = jax.tree.unflatten(jax.tree.structure(trace.outputs), leaves)
+    reading = with_numbers(trace.reading, outputs)
+    check_steps(trace, num_steps)
+    check_indices(trace, arguments, leaves, strays, watch)
+    known = known_parts(trace, reading)
+    check_preferences(known)
+    check_rows(known)
+    check_carry(reading, signature)
+    Comparison(signature, reading, found, trace.theta).check(trace.assignment, num_steps)
+    check_loop(outputs.world)
+    return outputs, reading
+
+
+def known_parts(trace: Trace, reading: Reading) -> Reading:
+    """Draws and preferences whose numbers do not depend on those that JAX is tracing."""
+    if not trace.numbers.slots:
+        return reading
+    varies: Any = jax.tree.unflatten(
+        jax.tree.structure(trace.outputs), depends_on_first(trace.slice.jaxpr, 0, trace.numbers.slots)
+    )
+    draws = [d for d, v in zip(reading.draws, varies.draws, strict=True) if not any(jax.tree.leaves(v))]
+    factors = [f for f, v in zip(reading.factors, varies.factors, strict=True) if not v]
+    return reading._replace(draws=draws, factors=factors)
+
+
+def with_numbers(reading: Reading, outputs: Outputs) -> Reading:
+    """A reading's static parts with the arrays that came out of compiled code."""
+    return reading._replace(
+        draws=[
+            d._replace(log=a[0], index=a[1], faults=a[2]) for d, a in zip(reading.draws, outputs.draws, strict=True)
+        ],
+        factors=[f._replace(log=a) for f, a in zip(reading.factors, outputs.factors, strict=True)],
+        memories=[m._replace(value=a) for m, a in zip(reading.memories, outputs.memories, strict=True)],
+        carries=outputs.carries,
+    )
+
+
+def check_steps(trace: Trace, num_steps: int) -> None:
+    """Refuse a rollout of another length than the horizon, at any horizon."""
+    jaxpr = trace.slice.jaxpr
+    place = jax.tree.unflatten(jax.tree.structure(trace.outputs), range(len(jaxpr.outvars))).steps
+    if jaxpr.outvars[place] is jaxpr.invars[len(Belief._fields)]:
+        return
+    for horizon in range(1, num_steps + 1):
+        belief, _, *rest = trace.arguments
+        leaves = jax.tree.leaves((belief, jnp.asarray(horizon), *rest))
+        steps = eval_jaxpr(jaxpr, trace.slice.consts, *leaves)[place]
+        if int(steps) != horizon:
+            raise ModelError(
+                f"rollout: found {int(steps)} steps for a horizon of {horizon}, expected the model's argument 'horizon'"
+            )
+
+
+def check_indices(
+    trace: Trace, arguments: Sequence[Any], outputs: Sequence[Any], strays: Sequence[Any], watch: Watch
+) -> None:
+    """Refuse an index that leaves its table, where a table of the program depends on it."""
+    if not any(map(bool, strays)):
+        return
+    stray = find_stray(trace.slice, arguments, outputs, strays, watch)
+    if stray is None:
+        return
+    lookup, number = stray
+    names = [f"site '{d.names[0]}'" for d in trace.reading.draws for _ in jax.tree.leaves((d.log, d.index, d.faults))]
+    names += [f"preference '{f.name}'" for f in trace.reading.factors]
+    names += [f"memory '{m.name}'" for m in trace.reading.memories]
+    what = names[number] if number < len(names) else "rollout"
+    raise ModelError(
+        f"{what}: found an index that leaves its table of shape {lookup.shape}{where_written(lookup)}; expected "
+        "indices in range, or jnp.where around what must not be looked up, or a mode= of its own"
+    )
+
+
+def check_finite(name: str, table: Any) -> None:
+    if not np.isfinite(np.asarray(table)).all():
+        raise ModelError(
+            f"preference '{name}': found what is not a finite number at this belief, expected finite numbers (use a "
+            "large negative one for what must not be)"
+        )

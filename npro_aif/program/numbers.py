@@ -1,0 +1,54 @@
+"""Numbers of a program that JAX is tracing: others stand in for them while it is read; then they are its arguments."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+
+from npro_aif._jax import ClosedJaxpr, Tracer
+from npro_aif.program.jaxprs import content_name
+
+
+class Numbers(NamedTuple):
+    """The constants of a program that JAX is tracing, as inside ``jit``, ``grad`` or a NumPyro program."""
+
+    slots: tuple[int, ...]  # which constants of the equations they are
+    values: tuple[Any, ...]  # they themselves
+    stand_ins: tuple[Any, ...]  # numbers of the same shapes, at which the program is checked
+
+
+class StandIns:
+    """Numbers in place of those that JAX is tracing, the same for the same one.
+
+    Probabilities serve as stand-ins of whatever it is: what is compared at them are two ways to compute the same.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[int, Any] = {}
+
+    def take_out(self, closed: Any) -> tuple[Any, Numbers]:
+        """Equations without such numbers, and the numbers."""
+        slots = tuple(i for i, const in enumerate(closed.consts) if isinstance(const, Tracer))
+        if not slots:
+            return closed, Numbers((), (), ())
+        own = ClosedJaxpr(closed.jaxpr, [self._of(const) for const in closed.consts])
+        values = tuple(closed.consts[i] for i in slots)
+        return own, Numbers(slots, values, tuple(own.consts[i] for i in slots))
+
+    def _of(self, const: Any) -> Any:
+        if not isinstance(const, Tracer):
+            return const
+        if id(const) not in self._known:
+            rng = np.random.default_rng(len(self._known))
+            is_float = jnp.issubdtype(const.dtype, jnp.floating)
+            drawn = rng.uniform(0.05, 0.95, const.shape) if is_float else np.zeros(const.shape)
+            self._known[id(const)] = drawn.astype(const.dtype)
+        return self._known[id(const)]
+
+
+def name_of(closed: Any) -> str:
+    """A name for equations: equal for equal ones with equal constants, where those that JAX is tracing are any."""
+    equations, numbers = StandIns().take_out(closed)
+    return f"{content_name(equations)} {numbers.slots}"
