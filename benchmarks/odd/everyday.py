@@ -24,6 +24,7 @@ from benchmarks.odd.parts import (
     SENSOR,
     Parts,
     Program,
+    carrying,
     liked,
     plain,
     rows,
@@ -167,13 +168,13 @@ def steps() -> Iterator[tuple[str, Program]]:
             observation=lambda *a: 0,
         ),
     )
-    yield "the carry has θ", _carrying(lambda x, th, t: (x, th), lambda c: c[0])
-    yield "the carry has the time", _carrying(lambda x, th, t: (x, t), lambda c: c[0])
-    yield "the carry is int8", _carrying(lambda x, th, t: x.astype(jnp.int8), lambda c: c)
-    yield "the carry is float", _carrying(lambda x, th, t: x * 1.0, lambda c: c.astype(int))
-    yield "the carry is a list of a tuple", _carrying(lambda x, th, t: [(x,)], lambda c: c[0][0])
-    yield "the carry has None", _carrying(lambda x, th, t: (None, x), lambda c: c[1])
-    yield "the carry has a string", _carrying(lambda x, th, t: ("here", x), lambda c: c[1])
+    yield "the carry has θ", carrying(lambda x, th, t: (x, th), lambda c: c[0])
+    yield "the carry has the time", carrying(lambda x, th, t: (x, t), lambda c: c[0])
+    yield "the carry is int8", carrying(lambda x, th, t: x.astype(jnp.int8), lambda c: c)
+    yield "the carry is float", carrying(lambda x, th, t: x * 1.0, lambda c: c.astype(int))
+    yield "the carry is a list of a tuple", carrying(lambda x, th, t: [(x,)], lambda c: c[0][0])
+    yield "the carry has None", carrying(lambda x, th, t: (None, x), lambda c: c[1])
+    yield "the carry has a string", carrying(lambda x, th, t: ("here", x), lambda c: c[1])
     yield "a preference that reads the memory", _remembering()
     yield "a scan in the step", plain(carry=lambda x, u, new, y: (scan(lambda c, _: (c, c), 0, None, 2), new)[1])
     yield "a jitted step", _jitted()
@@ -197,25 +198,6 @@ def _seeded(new: Any) -> Any:
     with handlers.seed(rng_seed=3):
         numpyro.sample("noise", dist.Categorical(probs=CONTROL[0]))
     return new
-
-
-def _carrying(wrap: Callable[..., Any], unwrap: Callable[[Any], Any]) -> Program:
-    parts = Parts()
-
-    def model(belief: aif.Belief, horizon: int = HORIZON) -> None:
-        theta = parts.theta(belief)
-        x = parts.start(belief, theta)
-
-        def step(carry: Any, t: Any) -> Any:
-            x = unwrap(carry)
-            u = parts.control(theta, x, t)
-            new = parts.state(theta, x, u, t)
-            parts.preference(theta, x, u, new, None, t, horizon)
-            return wrap(new, theta, t)
-
-        aif.rollout(step, wrap(x, theta, jnp.asarray(0)), horizon)
-
-    return model
 
 
 def _remembering() -> Program:

@@ -94,3 +94,24 @@ def liked(value: Callable[..., Any]) -> Program:
 def moves(row: Callable[..., Any]) -> Program:
     """The program with moves ``row(x, u, t)``."""
     return plain(state=lambda th, x, u, t: aif.state("x", dist.Categorical(probs=row(x, u, t))))
+
+
+def carrying(wrap: Callable[..., Any], unwrap: Callable[[Any], Any]) -> Program:
+    """The program whose carry is ``wrap(x, theta, t)``."""
+    parts = Parts()
+
+    def model(belief: aif.Belief, horizon: int = HORIZON) -> None:
+        theta = parts.theta(belief)
+        x = parts.start(belief, theta)
+
+        def step(carry: Any, t: Any) -> Any:
+            x = unwrap(carry)
+            u = parts.control(theta, x, t)
+            new = parts.state(theta, x, u, t)
+            parts.observation(theta, x, u, new, t)
+            parts.preference(theta, x, u, new, None, t, horizon)
+            return wrap(new, theta, t)
+
+        aif.rollout(step, wrap(x, theta, jnp.asarray(0)), horizon)
+
+    return model

@@ -22,6 +22,7 @@ from benchmarks.odd.parts import (
     SENSOR,
     Parts,
     Program,
+    carrying,
     odd,
     plain,
     rows,
@@ -181,23 +182,7 @@ def structures() -> Iterator[tuple[str, Program]]:
 
 
 def _carried(wrap: Callable[[Any], Any], unwrap: Callable[[Any], Any]) -> Program:
-    parts = Parts()
-
-    def model(belief: aif.Belief, horizon: int = HORIZON) -> None:
-        theta = parts.theta(belief)
-        x = parts.start(belief, theta)
-
-        def step(carry: Any, t: Any) -> Any:
-            x = unwrap(carry)
-            u = parts.control(theta, x, t)
-            new = parts.state(theta, x, u, t)
-            parts.observation(theta, x, u, new, t)
-            parts.preference(theta, x, u, new, None, t, horizon)
-            return wrap(new)
-
-        aif.rollout(step, wrap(x), horizon)
-
-    return model
+    return carrying(lambda x, theta, t: wrap(x), unwrap)
 
 
 def _second_state(*, hidden: bool = False) -> Program:
