@@ -158,8 +158,8 @@ class Decider:
 
         def solve(belief: Belief) -> Solved:
             scores, info = self.planner.first_scores(key, belief, horizon, by_cost=self.by_cost, elapsed=self._elapsed)
-            scores = -np.asarray(scores) if self.by_cost else np.asarray(scores)
-            return Solved(scores, int(info.iterations), bool(info.converged))
+            sign = -1 if self.by_cost else 1
+            return Solved(sign * np.asarray(scores), int(info.iterations), bool(info.converged))
 
         return self._each(solve, beliefs, beliefs)
 

@@ -162,8 +162,8 @@ def make_task(
             raise SettingsError(f"paper: found it for the task {name}, expected it with the paper's three tasks only")
         return _world(name, preference)
     if preference is not None:
-        others = ", ".join(("doorkey", *REWARDED))
-        raise SettingsError(f"preference: found {preference!r} for the task {name}, expected it with {others} only")
+        tasks = ", ".join(("doorkey", *REWARDED))
+        raise SettingsError(f"preference: found {preference!r} for the task {name}, expected it with {tasks} only")
     task = _tmaze() if name == "tmaze" else _reactivity()
     if not paper:
         return task
