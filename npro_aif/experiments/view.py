@@ -52,7 +52,8 @@ def view(
         episode = recording.episode
         console.print(f"{recording.objective}: reward {episode.reward:.2f} in {episode.steps} steps", highlight=False)
     with console.status("writing the page"):
-        path = write_page(recordings, out or Path(f"view_{Path(name).stem}.html"))
+        title = Path(name).stem if name.endswith(SUFFIX) else None
+        path = write_page(recordings, out or Path(f"view_{Path(name).stem}.html"), title=title)
     console.print(f"{path} ({path.stat().st_size / 1e6:.2f} MB): open it in a browser", highlight=False, soft_wrap=True)
     return path
 
