@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
 from npro_aif._jax import ClosedJaxpr, Tracer
+from npro_aif.errors import ModelError
 from npro_aif.program.jaxprs import content_name
 
 
@@ -42,6 +44,11 @@ class StandIns:
             return const
         if id(const) not in self._known:
             rng = np.random.default_rng(len(self._known))
+            if jnp.issubdtype(const.dtype, jax.dtypes.prng_key):
+                raise ModelError(
+                    "model: found a random key that JAX is tracing (one that was kept from an earlier run, as a rule), "
+                    "expected chance in its sites only"
+                )
             is_float = jnp.issubdtype(const.dtype, jnp.floating)
             drawn = rng.uniform(0.05, 0.95, const.shape) if is_float else np.zeros(const.shape)
             self._known[id(const)] = drawn.astype(const.dtype)

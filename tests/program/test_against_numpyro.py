@@ -58,6 +58,11 @@ FEW = {
     "rows that sum to 1.0005": "right",
     "rows that sum to 1.005": "refused",
     "log of the belief": "refused",
+    "a random number of a key that moves": "refused",
+    "logits of -inf only": "refused",
+    "an array changed in place": "right",
+    "moves by Sticky": "right",
+    "moves by Improper": "refused",
 }
 
 
