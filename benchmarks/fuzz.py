@@ -36,7 +36,7 @@ from npro_aif.solvers import Problem
 from npro_aif.tables.world import World
 from tests import oracle
 from tests.solvers.test_sweeps import NAMES
-from tests.worlds import random_world
+from tests.worlds import RandomWorld, random_world
 
 FIRST = 10_000  # seeds that no test uses
 VARIANTS = 8  # worlds of one structure
@@ -114,8 +114,9 @@ def varied(world: World, rng: np.random.Generator) -> World:
     )
 
 
-def tables_of(world: World, like: oracle.Tables) -> oracle.Tables:
-    """A world's tables as the oracle takes them, with the axes of others."""
+def tables_of(world: World, random: RandomWorld) -> oracle.Tables:
+    """A world's tables as the oracle takes them, with the axes and the order of sites of another's."""
+    like, names = random.tables, list(random.shapes.observation)
 
     def full(table: Any, shape: tuple[int, ...]) -> np.ndarray:
         return np.broadcast_to(np.asarray(table, float), shape).copy()
@@ -125,15 +126,17 @@ def tables_of(world: World, like: oracle.Tables) -> oracle.Tables:
 
     shapes = [table.shape for table in like.observations]
     preference = sum((full(t, like.state.shape) for t in world.preference.values()), start=np.zeros(like.state.shape))
-    readings = zip(world.observation, shapes, strict=True)
     return oracle.Tables(
         probs(world.parameter, like.parameter.shape),
         probs(world.initial, like.initial.shape),
         probs(world.control, like.control.shape),
         probs(world.state.table(), like.state.shape),
-        tuple(probs(k.table(), shape) for k, shape in zip(world.observation.values(), shapes, strict=True)),
+        tuple(probs(world.observation[k].table(), shape) for k, shape in zip(names, shapes, strict=True)),
         preference,
-        tuple(sum((full(t, n) for t in world.observation_preference[k]), start=np.zeros(n)) for k, n in readings),
+        tuple(
+            sum((full(t, shape) for t in world.observation_preference[k]), start=np.zeros(shape))
+            for k, shape in zip(names, shapes, strict=True)
+        ),
     )
 
 
@@ -152,12 +155,12 @@ def check(structure: Structure, variant: int) -> dict[str, Any]:
 
     world, tables = structure.world, random.tables
     if variant == 0:
-        for name, found, table in zip(tables._fields, tables_of(world, tables), tables, strict=True):
+        for name, found, table in zip(tables._fields, tables_of(world, random), tables, strict=True):
             for own, other in zip(*((t if isinstance(t, tuple) else (t,)) for t in (found, table)), strict=True):
                 expect(name, own, other)
     else:
         world = varied(world, np.random.default_rng(variant))
-        tables = tables_of(world, tables)
+        tables = tables_of(world, random)
     plan = jax.tree.map(np.asarray, structure.solve(world, jax.random.key(variant)))
     history, marginals = plan.free_energy, plan.marginals
     shapes = [tables.parameter.shape, tables.control.shape, tables.state.shape, *(t.shape for t in tables.observations)]

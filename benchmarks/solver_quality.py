@@ -38,6 +38,7 @@ from npro_aif.guides import TemporalGuide
 from npro_aif.inference.objectives import Objective
 from npro_aif.program.program import program_of
 from npro_aif.solvers import Problem, Solution
+from npro_aif.solvers.restarts import lowest
 from npro_aif.tables.dense import DenseEmission, DenseTransition
 from npro_aif.tables.world import World
 
@@ -361,7 +362,9 @@ def report(name: str, outcomes: list[Outcome], counts: tuple[int, ...] = COUNTS)
     lines = []
     for count in counts:
         gaps = values[:, :count].min(1) - np.array([o.best for o in outcomes])
-        kept = settled[np.arange(len(values)), values[:, :count].argmin(1)]
+        kept = np.array(
+            [row[int(lowest(jnp.asarray(own[:count]))[0])] for own, row in zip(values, settled, strict=True)]
+        )
         lines.append(
             f"{name}, {count:2d} starts: above in {(gaps > ABOVE).mean():6.1%}, by {gaps.mean():.4f} on average "
             f"(at most {gaps.max():.3f}); not settled {(~kept).sum()} of {len(kept)}"

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import functools
+import importlib.util
 import itertools
 import runpy
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +31,15 @@ def objectives(gradient: str, weight: float) -> list[Objective]:
     """Every objective and switch, for one reading of the gradient and one weight."""
     switches = itertools.product((False, True), (False, True))
     return [aif.Marginal(), aif.Planning()] + [aif.Active(n, gradient, c, weight) for n, c in switches]  # type: ignore[arg-type]
+
+
+def benchmark(name: str) -> Any:
+    """A script of ``benchmarks`` as a module."""
+    spec: Any = importlib.util.spec_from_file_location(name, Path(__file__).parents[1] / "benchmarks" / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # where its classes look for their own names
+    spec.loader.exec_module(module)
+    return module
 
 
 def log(table: np.ndarray) -> jnp.ndarray:

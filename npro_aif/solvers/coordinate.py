@@ -176,9 +176,13 @@ class CoordinateSolver:
         posterior = sweep.whole(best.posterior)
         converged = (change <= self.tol) & is_normalized(best.posterior)
         looked = jnp.arange(self.max_sweeps + 1) < jnp.minimum(made + 1, self.max_sweeps)
-        history = jnp.where(looked, state.history, best.free_energy)
+        terms, value = best.terms, best.free_energy
+        if problem.objective.epistemic and sweep.reference is not None:  # whose trace is in the costs of the sweeps
+            terms = problem.objective.terms(world, posterior)
+            value = jnp.stack(list(terms.values())).sum()
+        history = jnp.where(looked, state.history + (value - best.free_energy), value)
         info = SolverInfo(made, converged, jnp.where(converged, 0, cycle), change)
-        return Solution(posterior, history, best.terms, info, guide.params_of(world, posterior))
+        return Solution(posterior, history, terms, info, guide.params_of(world, posterior))
 
     def _only(self, sweep: Sweep, problem: Problem) -> Solution:
         """The solution of a decision process, to which it does not matter where one starts."""
