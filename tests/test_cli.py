@@ -29,7 +29,7 @@ def invoke(*arguments: str) -> Any:
     ("arguments", "message"),
     [
         (["run", "umaze"], "'tmaze', 'reactivity', 'doorkey'"),
-        (["run", "tmaze", "--objective", "passive"], "'active', 'planning', 'marginal'"),
+        (["run", "tmaze", "--objective", "passive"], "'active', 'risk', 'planning', 'marginal'"),
         (["run", "tmaze", "--solver", "newton"], "'svi', 'coordinate'"),
         (["run", "tmaze", "--method", "guessing"], "'vfe', 'efe', 'sophisticated'"),
         (["run", "doorkey", "--preference", "never"], "'terminal', 'every-step'"),
