@@ -211,7 +211,7 @@ def _path(kept: Kept, seeds: Sequence[int]) -> Path:
 
 def _write(kept: Kept, seeds: Sequence[int], block: Block) -> None:
     """Keep a block without its plans."""
-    rows = [{name: _plain(getattr(episode, name)) for name in Episode._fields[:-1]} for episode in block.episodes]
+    rows = [{name: _plain(value) for name, value in e._asdict().items() if name != "plans"} for e in block.episodes]
     certificates = [_plain(list(certificate)) for certificate in block.certificates]
     content = {"seeds": list(seeds), "episodes": rows, "effort": list(block.effort), "certificates": certificates}
     write(_path(kept, seeds), content)
@@ -224,7 +224,8 @@ def _read(kept: Kept, seeds: tuple[int, ...]) -> Block | None:
     content = json.loads(path.read_text())
     if tuple(content["seeds"]) != seeds:
         return None
-    episodes = (row | {"controls": tuple(row["controls"]), "infos": tuple(row["infos"])} for row in content["episodes"])
+    series = ("controls", "infos", "observations")
+    episodes = (row | {name: tuple(row[name]) for name in series} for row in content["episodes"])
     certificates = tuple(Certificate(*row) for row in content["certificates"])
     return Block(tuple(Episode(**row) for row in episodes), Effort(*content["effort"]), certificates)
 

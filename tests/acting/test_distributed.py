@@ -48,7 +48,7 @@ def wanderers(pause: float = 0.0) -> tuple[Any, Wanderer]:
 
 
 def rows(episodes: Any) -> list[tuple[Any, ...]]:
-    return sorted((e.seed, e.controls, e.reward, e.steps, e.infos) for e in episodes)
+    return sorted((e.seed, e.controls, e.reward, e.steps, e.infos, e.observations) for e in episodes)
 
 
 @pytest.fixture(scope="module")
