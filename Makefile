@@ -4,6 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/ready
 TYPES := $(VENV)/types
+WORKERS ?= 2
 
 .PHONY: demo test lint types pytest slow bench wheel oldest docs site clean
 
@@ -22,7 +23,7 @@ types: $(READY)
 	cd $(TYPES) && ../bin/mypy --config-file ../../pyproject.toml --cache-dir ../../.mypy_cache -p npro_aif
 
 pytest: $(READY)
-	$(BIN)/pytest -n 2 --dist worksteal
+	$(BIN)/pytest -n $(WORKERS) --dist worksteal
 
 slow: $(READY)
 	$(BIN)/pytest -m slow
@@ -47,7 +48,7 @@ oldest:
 	$(PYTHON) -m venv --clear $(VENV)/oldest
 	$(VENV)/oldest/bin/pip install --quiet --requirement $(VENV)/oldest.txt
 	$(VENV)/oldest/bin/pip install --quiet --no-deps --editable .
-	$(VENV)/oldest/bin/pytest -n 2 --dist worksteal -W ignore::DeprecationWarning $(TESTS)
+	$(VENV)/oldest/bin/pytest -n $(WORKERS) --dist worksteal -W ignore::DeprecationWarning $(TESTS)
 
 # The documentation site in build/site: every notebook of the course is run, and what is not right is an error.
 docs: NOTEBOOKS =

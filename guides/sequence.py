@@ -161,14 +161,14 @@ def _check_support(world: World) -> None:
     if not is_concrete(world):
         return
     live = np.asarray(world.parameter) > -np.inf
-    moves = np.asarray(world.state.support)  # (T|1, Θ|1, X|1, U|1, X')
+    moves = np.asarray(world.state.possible)  # (T|1, Θ|1, X|1, U|1, X')
     start, allowed = np.asarray(world.initial) > -np.inf, np.asarray(world.control[0]) > -np.inf
     first = (start[:, :, None, None] & allowed[None, :, :, None] & moves[0]).any(1)  # (Θ, U, X') from any x0
-    for name, support in (
+    for name, possible in (
         (world.signature.state[0].name + "_t", np.moveaxis(moves, 1, 0)),
         (world.signature.state[0].name + "_0", first),
     ):
-        rows = support[live] if support.shape[0] == len(live) else support
+        rows = possible[live] if possible.shape[0] == len(live) else possible
         if (rows != rows[:1]).any():
             raise GuideError(
                 f"SequenceGuide: site '{name}': what is possible depends on the parameter "

@@ -27,13 +27,13 @@ def cells(text: str) -> list[tuple[bool, str]]:
     >>> cells("# %% [markdown]\\n# # Title\\n\\n# %%\\nx = 1\\n")
     [(True, '# Title'), (False, 'x = 1')]
     """
-    found = []
+    parts = []
     for part in text.split("# %%")[1:]:
         head, _, body = part.partition("\n")
         words = "[markdown]" in head
         lines = [line.removeprefix("#").removeprefix(" ") for line in body.splitlines()] if words else body.splitlines()
-        found.append((words, "\n".join(lines).strip("\n")))
-    return found
+        parts.append((words, "\n".join(lines).strip("\n")))
+    return parts
 
 
 def page(path: Path, *, execute: bool) -> str:

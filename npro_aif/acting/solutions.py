@@ -127,9 +127,9 @@ class Solutions:
     @contextmanager
     def clock(self) -> Iterator[None]:
         """Measure a stretch of planning."""
-        start, compiled = time.perf_counter(), _compile_seconds[0]
+        start, compiling = time.perf_counter(), _compile_seconds[0]
         yield
-        self._last = time.perf_counter() - start, _compile_seconds[0] - compiled
+        self._last = time.perf_counter() - start, _compile_seconds[0] - compiling
 
     def count_last(self, problems: int = 1, seconds: float | None = None) -> None:
         """Count problems that were solved in the stretch that the clock measured last.

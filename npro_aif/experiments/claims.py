@@ -21,7 +21,7 @@ class Claim(NamedTuple):
 
     where: str
     text: str  # as the paper has it
-    found: str  # what came out here
+    outcome: str  # what came out here
     holds: bool | None  # None where it was not run
     note: str = ""
 
@@ -192,7 +192,7 @@ def rich_table(claims: Sequence[Claim]) -> Table:
     for head in ("", "the paper", "here", ""):
         table.add_column(head)
     for claim in claims:
-        table.add_row(claim.where, claim.text, claim.found, verdict(claim))
+        table.add_row(claim.where, claim.text, claim.outcome, verdict(claim))
     return table
 
 
@@ -207,7 +207,7 @@ def page(claims: Sequence[Claim], pictures: Sequence[str], command: str, seconds
         "| | the paper | here | | |",
         "|---|---|---|---|---|",
     ]
-    lines += [f"| {c.where} | {c.text} | {c.found} | **{verdict(c)}** | {c.note} |" for c in claims]
+    lines += [f"| {c.where} | {c.text} | {c.outcome} | **{verdict(c)}** | {c.note} |" for c in claims]
     for picture in pictures:
         lines += ["", f"![{picture.removesuffix('.png').replace('_', ' ')}]({picture})"]
     return "\n".join(lines) + "\n"

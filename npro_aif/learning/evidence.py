@@ -66,7 +66,7 @@ def records_evidence(model: Callable[..., Any], belief: Belief, data: Records) -
     controls, seen, first = filter_inputs(Filter(program), data)
     if is_concrete((controls, seen)):
         controls, seen = map(jnp.asarray, padded(np.asarray(controls), np.asarray(seen)))
-    evidence = _compiled(program.base)
+    evidence = _evidence_of(program.base)
     return evidence(program.fixed, Belief(*map(jnp.asarray, belief)), controls, seen, first)
 
 
@@ -97,7 +97,7 @@ def padded(controls: np.ndarray, seen: np.ndarray) -> tuple[np.ndarray, np.ndarr
 
 
 @functools.lru_cache(maxsize=64)
-def _compiled(program: Program) -> Callable[..., Array]:
+def _evidence_of(program: Program) -> Callable[..., Array]:
     """The evidence with a program, over whatever leading axes the data have."""
     follow = Follower(program)
 

@@ -65,14 +65,15 @@ def simulate(
     check_belief(belief if truth is None else truth, program.signature, "truth")
     shape = num_episodes, num_steps
     given = jnp.full(shape, UNMOVED) if controls is None else jnp.broadcast_to(jnp.asarray(arrays(controls)), shape)
-    draw = _compiled(program.base, policy, controls is not None, look)
+    draw = _draws_of(program.base, policy, controls is not None, look)
     keys = jax.random.split(rng_key, num_episodes)
     drawn = draw(program.fixed, belief, belief if truth is None else truth, numbers, given, keys)
     return jax.tree.map(np.asarray, drawn)
 
 
 @functools.lru_cache(maxsize=16)
-def _compiled(program: Program, policy: Policy | None, controlled: bool, look: bool) -> Callable[..., Records]:
+def _draws_of(program: Program, policy: Policy | None, controlled: bool, look: bool) -> Callable[..., Records]:
+    """Episodes drawn with a program and a policy, one for each key."""
     follow, signature = Follower(program), program.signature
     sites = signature.observation + signature.sensor
 

@@ -23,7 +23,7 @@ from npro_aif.planning.ways import Way
 from npro_aif.program.program import Fixed, Program
 from npro_aif.solvers.base import HostSolver, Problem
 from npro_aif.solvers.search.replay import Replay
-from npro_aif.solvers.search.solver import Found, SearchInfo
+from npro_aif.solvers.search.solver import SearchInfo, SearchOutcome
 
 
 class HostFunctions:
@@ -87,17 +87,17 @@ class HostFunctions:
         self, size: int, fixed: Fixed, support: None, belief: Belief, horizon: int | Array, key: Array, start: None
     ) -> tuple[np.ndarray, SearchInfo]:
         """q(u_1), (U,), and how it came about."""
-        found = self._uninterrupted(fixed, belief, horizon)
-        return found.first_control(), found.info
+        outcome = self._uninterrupted(fixed, belief, horizon)
+        return outcome.first_control(), outcome.info
 
     def cost(
         self, size: int, fixed: Fixed, support: None, belief: Belief, horizon: int | Array, key: Array, start: None
     ) -> tuple[np.ndarray, SearchInfo]:
         """What each first control costs in the best plan that was found, (U,), and how it came about."""
-        found = self._uninterrupted(fixed, belief, horizon)
-        return found.bracket()[1], found.info
+        outcome = self._uninterrupted(fixed, belief, horizon)
+        return outcome.bracket()[1], outcome.info
 
-    def _uninterrupted(self, fixed: Fixed, belief: Belief, horizon: int | Array) -> Found:
+    def _uninterrupted(self, fixed: Fixed, belief: Belief, horizon: int | Array) -> SearchOutcome:
         """What an agent acts on: Ctrl-C ends its episode, not one search only."""
         outcome = self.search(belief, int(horizon), fixed.elapsed)
         if outcome.info.interrupted:
@@ -140,7 +140,7 @@ class HostFunctions:
 class _Part:
     """The statistics of a whole plan, of which the objective makes its terms."""
 
-    def __init__(self, replay: Replay, outcome: Found):
+    def __init__(self, replay: Replay, outcome: SearchOutcome):
         self.replay = replay
         shares = np.array([share for share, _ in outcome.starts])
         self.entropy = float(-(shares * np.log(shares)).sum())  # where first controls tie; later ones are certain

@@ -33,12 +33,12 @@ def evaluate(trace: Trace, signature: Signature, num_steps: int) -> tuple[Output
         return outputs, watch.strays, jax.vmap(run_plainly)(assignment)
 
     def run_plainly(assignment: Any) -> Any:
-        closed, found = trace.plain
+        closed, shapes = trace.plain
         plain = eval_jaxpr(closed.jaxpr, closed.consts, *jax.tree.leaves(assignment))
-        return jax.tree.unflatten(jax.tree.structure(found), plain)
+        return jax.tree.unflatten(jax.tree.structure(shapes), plain)
 
     arguments = jax.tree.leaves(trace.arguments)
-    leaves, strays, found = run_once(run, arguments, trace.assignment)
+    leaves, strays, plain_sites = run_once(run, arguments, trace.assignment)
     outputs: Any = jax.tree.unflatten(jax.tree.structure(trace.outputs), leaves)
     reading = with_numbers(trace.reading, outputs)
     check_steps(trace, num_steps)
@@ -47,7 +47,7 @@ def evaluate(trace: Trace, signature: Signature, num_steps: int) -> tuple[Output
     check_preferences(known)
     check_rows(known)
     check_carry(reading, signature)
-    Comparison(signature, reading, found, trace.theta).check(trace.assignment, num_steps)
+    Comparison(signature, reading, plain_sites, trace.theta).check(trace.assignment, num_steps)
     check_loop(outputs.world)
     return outputs, reading
 

@@ -67,7 +67,7 @@ class Silent:
     def arrived(self, full_name: str) -> None: ...
 
 
-class Found(NamedTuple):
+class PlainSite(NamedTuple):
     """What plain NumPyro says of one site."""
 
     log: Any = None  # (n, K) log-probabilities, of a site; (n,) of a preference, or of a site of a joint table
@@ -107,7 +107,7 @@ def assignments(signature: Signature, reading: Reading, theta: np.ndarray, num_s
 
 def run_plainly(
     model: Callable[..., Any], belief: Belief, num_steps: int, assignment: dict[str, Array]
-) -> dict[str, Found]:
+) -> dict[str, PlainSite]:
     """One run of the program under NumPyro's own handlers, with the assignment's values: what each site is."""
 
     def chosen(msg: dict[str, Any]) -> Any:
@@ -130,56 +130,58 @@ def run_plainly(
         raise ModelError(
             f"rollout: found {steps.count} steps for a horizon of {num_steps}, expected the model's argument 'horizon'"
         )
-    found = {}
+    plain_sites = {}
     for name, site in sites.items():
         if site["type"] == "deterministic":
-            found[name] = Found(value=jnp.asarray(site["value"]))
+            plain_sites[name] = PlainSite(value=jnp.asarray(site["value"]))
         elif site["type"] == "sample" and isinstance(site["fn"], dist.Unit):
-            found[name] = Found(log=jnp.asarray(site["fn"].log_factor))
+            plain_sites[name] = PlainSite(log=jnp.asarray(site["fn"].log_factor))
         elif site["type"] == "sample" and ROLE in site["infer"]:
-            found[name] = _row(site["fn"])._replace(value=jnp.asarray(site["value"]))
-    return found
+            plain_sites[name] = _row(site["fn"])._replace(value=jnp.asarray(site["value"]))
+    return plain_sites
 
 
-def _row(fn: dist.Distribution) -> Found:
+def _row(fn: dist.Distribution) -> PlainSite:
     """A distribution as NumPyro has it, without any computation where it has numbers; :func:`_logs` does the rest."""
     if type(fn) is dist.CategoricalProbs:
-        return Found(probs=jnp.asarray(fn.probs))
+        return PlainSite(probs=jnp.asarray(fn.probs))
     if type(fn) is dist.CategoricalLogits:
-        return Found(log=jnp.asarray(fn.logits))
+        return PlainSite(log=jnp.asarray(fn.logits))
     row = rows(fn)
-    return Found(row.log, row.certain)
+    return PlainSite(row.log, row.certain)
 
 
-def _logs(found: Found) -> Found:
-    """What was found as normalised log-probabilities, in NumPy."""
-    found = Found(*(None if array is None else np.asarray(array) for array in found))
+def _logs(site: PlainSite) -> PlainSite:
+    """The same with normalised log-probabilities, in NumPy."""
+    site = PlainSite(*(None if array is None else np.asarray(array) for array in site))
     with np.errstate(divide="ignore", invalid="ignore"):
-        if found.probs is not None:
-            probs = np.asarray(found.probs, float)
-            return found._replace(log=np.log(probs / probs.sum(-1, keepdims=True)))
-        if found.log is not None and found.value is not None:
-            log = np.asarray(found.log, float)
+        if site.probs is not None:
+            probs = np.asarray(site.probs, float)
+            return site._replace(log=np.log(probs / probs.sum(-1, keepdims=True)))
+        if site.log is not None and site.value is not None:
+            log = np.asarray(site.log, float)
             log = log - log.max(-1, keepdims=True)
-            return found._replace(log=log - np.log(np.exp(log).sum(-1, keepdims=True)))
-    return found
+            return site._replace(log=log - np.log(np.exp(log).sum(-1, keepdims=True)))
+    return site
 
 
 class Comparison:
-    """The tables of a reading beside what plain runs found.
+    """The tables of a reading beside those of plain runs.
+
+    :param plain_sites: by full name, what plain runs say of each site.
 
     :param reading: with numbers, evaluated with every site on its axis.
     :param theta: the parameters on their axis, flat indices.
     """
 
-    def __init__(self, signature: Signature, reading: Reading, found: dict[str, Found], theta: np.ndarray):
+    def __init__(self, signature: Signature, reading: Reading, plain_sites: dict[str, PlainSite], theta: np.ndarray):
         self.signature, self.reading, self.theta = signature, reading, theta
-        self.found = {name: _logs(site) for name, site in found.items()}
+        self.plain_sites = {name: _logs(site) for name, site in plain_sites.items()}
 
     def check(self, values: dict[str, np.ndarray], num_steps: int) -> None:
         """Compare everything, before the rollout and at each step."""
         self._check_names(times_of(num_steps))
-        values = values | {name: found.value for name, found in self.found.items() if found.value is not None}
+        values = values | {name: site.value for name, site in self.plain_sites.items() if site.value is not None}
         before = 0
         for t in times_of(num_steps):
             places = self._places(values, before, t)
@@ -188,13 +190,13 @@ class Comparison:
                 if in_step or before == 0:
                     self._compare_draw(draw, t, places)
             for factor in self.reading.factors:
-                row = self.found[f"{factor.name}_{t}"].log
+                row = self.plain_sites[f"{factor.name}_{t}"].log
                 if not _equal(self._picked(factor.log, places), row):
                     raise _differs(f"preference '{factor.name}'", t)
             for memory in self.reading.memories:
                 if memory.initial and before:
                     continue
-                content = self.found[f"{memory.name}_{PRESENT if memory.initial else t}"].value
+                content = self.plain_sites[f"{memory.name}_{PRESENT if memory.initial else t}"].value
                 if not _equal(self._picked(memory.value, places), content):
                     raise _differs(f"memory '{memory.name}'", t)
             before = t
@@ -207,13 +209,13 @@ class Comparison:
         for name in names:
             for t in times:
                 plain = f"{name.removesuffix(SLICE)}{t}" if name.endswith(f"_{SLICE}") else name
-                if plain not in self.found:
+                if plain not in self.plain_sites:
                     raise ModelError(
                         f"site '{plain}': found no such site under plain NumPyro, expected the same sites in every step"
                     )
-        for name, found in self.found.items():
+        for name, site in self.plain_sites.items():
             stem, _, time = name.rpartition("_")
-            if found.log is not None and time.isdigit() and int(time) and f"{stem}_{SLICE}" not in names:
+            if site.log is not None and time.isdigit() and int(time) and f"{stem}_{SLICE}" not in names:
                 raise ModelError(f"site '{name}': found in a later step only, expected the same sites in every step")
 
     def _places(self, values: dict[str, np.ndarray], before: int, t: int) -> dict[int, np.ndarray]:
@@ -249,21 +251,21 @@ class Comparison:
 
     def _compare_draw(self, draw: Draw, t: int, places: dict[int, np.ndarray]) -> None:
         names = [name.removesuffix(SLICE) + str(t) if name.endswith(f"_{SLICE}") else name for name in draw.full_names]
-        found = [self.found[name] for name in names]
+        sites = [self.plain_sites[name] for name in names]
         if len(names) > 1:  # a joint table: its sites one after the other have the same probability
             own = self._picked(draw.log, places, outcome=True)
             flat = np.zeros(DRAWS, int)
             log = np.zeros(DRAWS)
-            for size, site in zip(draw.sizes, found, strict=True):
+            for size, site in zip(draw.sizes, sites, strict=True):
                 flat = flat * size + site.value
                 log = log + np.take_along_axis(site.log, site.value[:, None], 1)[:, 0]
             same = _equal(np.exp(np.take_along_axis(own, flat[:, None], 1)[:, 0]), np.exp(log))
         elif draw.index is not None and draw.log is None:
-            same = found[0].certain is not None and _equal(self._picked(draw.index, places), found[0].certain)
+            same = sites[0].certain is not None and _equal(self._picked(draw.index, places), sites[0].certain)
         else:  # log-probabilities of what is nearly impossible may differ in rounding
-            row = found[0].log
+            row = sites[0].log
             if row is None:
-                row = np.where(np.arange(draw.sizes[0]) == found[0].certain[:, None], 0.0, -np.inf)
+                row = np.where(np.arange(draw.sizes[0]) == sites[0].certain[:, None], 0.0, -np.inf)
             own = self._picked(draw.log, places, outcome=True)
             if draw.index is not None:  # the few outcomes of a row, each there once (or again with probability zero)
                 few, own = own, np.full(row.shape, -np.inf)

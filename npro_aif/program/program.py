@@ -64,8 +64,8 @@ class Kept:
     def world(self, belief: Belief, horizon: Array, fixed: Fixed) -> World:
         """What is wanted at a belief and a horizon, with None elsewhere."""
         arguments = jax.tree.leaves((belief, horizon, fixed.elapsed, fixed.values, fixed.t))
-        found = dict(zip(self.wanted, self.part(arguments), strict=True))
-        return jax.tree.unflatten(self.structure, [found.get(number) for number in self.leaves])
+        tables = dict(zip(self.wanted, self.part(arguments), strict=True))
+        return jax.tree.unflatten(self.structure, [tables.get(number) for number in self.leaves])
 
 
 class Program(Portable):
@@ -334,7 +334,7 @@ def _stale(belief: Belief, horizon: Any) -> None:
     raise ModelError("model: found a program whose numbers were traced, expected that its equations are evaluated")
 
 
-def compile_program(model: Callable[..., Any], belief: Belief, horizon: int) -> Program:
+def new_program(model: Callable[..., Any], belief: Belief, horizon: int) -> Program:
     """A model as a program, read and checked; nothing is remembered.
 
     :param belief: any belief of the right shape; its numbers are checked where they are known.

@@ -129,9 +129,9 @@ class Reader(Messenger):
         msg["is_observed"] = False
         initial = role.kind == "state" and not self._stepping
         few = role.kind == "state" and not initial and type(fn) is SparseCategorical
-        found = sparse_rows(fn) if few else rows(fn)
+        table = sparse_rows(fn) if few else rows(fn)
         if fixed is not None:
-            found = fix_outcome(found, size, (fixed,), (size,))
+            table = fix_outcome(table, size, (fixed,), (size,))
         self._record(
             Draw(
                 role.kind,
@@ -139,9 +139,9 @@ class Reader(Messenger):
                 (size,),
                 (role.labels,),
                 initial,
-                found.log,
-                found.certain,
-                found.faults,
+                table.log,
+                table.certain,
+                table.faults,
                 fn.batch_shape,
                 role.hidden,
                 () if fixed is None else (fixed,),
@@ -161,7 +161,7 @@ class Reader(Messenger):
 
     def _joint(self, kind: str, sizes: Mapping[str, int], probs: Any, labels: Mapping[str, Any]) -> dict[str, Any]:
         names, shape = tuple(sizes), tuple(sizes.values())
-        found = probability_rows(probs)
+        table = probability_rows(probs)
         fixed: list[int | None] = []
         values = {}
         for name, size in sizes.items():
@@ -172,11 +172,11 @@ class Reader(Messenger):
             values[name] = self.value(kind, full_name, size)
         given = any(value is not None for value in fixed)
         if given:
-            found = fix_outcome(found, int(np.prod(shape)), tuple(fixed), shape)
+            table = fix_outcome(table, int(np.prod(shape)), tuple(fixed), shape)
         all_labels = tuple(tuple(labels[n]) if n in labels else None for n in names)
         initial = kind == "state"
         batch, kept = jnp.shape(probs)[:-1], tuple(fixed) if given else ()
-        self._record(Draw(kind, names, shape, all_labels, initial, found.log, None, found.faults, batch, fixed=kept))
+        self._record(Draw(kind, names, shape, all_labels, initial, table.log, None, table.faults, batch, fixed=kept))
         return values
 
     def _rollout(self, step: Callable[[Any, Any], Any], carry: Any, horizon: Any) -> Any:

@@ -93,9 +93,9 @@ def rows(fn: dist.Distribution) -> Rows:
 
 def sparse_rows(fn: SparseCategorical) -> Rows:
     """Log-probabilities (…, K) and the outcomes (…, K) that they are of, each there once."""
-    found = probability_rows(fn.probs)
-    index, log = merge_entries(jnp.asarray(fn.index, jnp.int32), jnp.exp(found.log))  # type: ignore[arg-type]
-    return Rows(log, index, found.faults)
+    entries = probability_rows(fn.probs)
+    index, log = merge_entries(jnp.asarray(fn.index, jnp.int32), jnp.exp(entries.log))  # type: ignore[arg-type]
+    return Rows(log, index, entries.faults)
 
 
 def probability_rows(probs: Any) -> Rows:
@@ -113,17 +113,17 @@ def _faults(probs: Array) -> tuple[Array, Array, Array]:
     return total.min(), total.max(), probs.min()
 
 
-def fix_outcome(found: Rows, size: int, values: tuple[int | None, ...], sizes: tuple[int, ...]) -> Rows:
+def fix_outcome(table: Rows, size: int, values: tuple[int | None, ...], sizes: tuple[int, ...]) -> Rows:
     """The rows with nothing but the outcomes that agree with the values which are fixed.
 
     :param size: the number of outcomes, flat over the sites.
     :param values: by site, the fixed value.
     """
-    log = found.log
+    log = table.log
     if log is None:
-        log = jnp.where(jnp.arange(size) == jnp.asarray(found.certain)[..., None], 0.0, -jnp.inf)
+        log = jnp.where(jnp.arange(size) == jnp.asarray(table.certain)[..., None], 0.0, -jnp.inf)
     outcome = np.unravel_index(np.arange(size), sizes)
     agrees = np.ones(size, bool)
     for own, value in zip(outcome, values, strict=True):
         agrees &= (own == value) if value is not None else True
-    return Rows(jnp.where(agrees, log, -jnp.inf), None, found.faults)
+    return Rows(jnp.where(agrees, log, -jnp.inf), None, table.faults)

@@ -20,7 +20,7 @@ from npro_aif.program.given import not_ruled_out
 from npro_aif.program.jaxprs import depends_on_first
 from npro_aif.program.lines import user_line
 from npro_aif.program.numbers import Numbers, StandIns
-from npro_aif.program.plain import Found, assignments, full_names, run_plainly
+from npro_aif.program.plain import PlainSite, assignments, full_names, run_plainly
 from npro_aif.program.reading import Reading
 from npro_aif.program.signature import Signature
 from npro_aif.sizes import MOST_FROZEN, SAMPLED_PARAMETERS
@@ -34,7 +34,7 @@ class Plain(NamedTuple):
     """A plain run of a program as JAX sees it, for any values of its sites."""
 
     equations: Any
-    found: Any  # the shapes of what it finds
+    sites: Any  # the shapes of what it says of each site
 
 
 class Trace(NamedTuple):
@@ -127,7 +127,7 @@ def trace_slice(program: Traceable, arguments: tuple[Any, ...]) -> tuple[Any, An
 def trace_plainly(model: Callable[..., Any], signature: Signature, num_steps: int) -> Plain:
     """Run a program abstractly as plain NumPyro would, its first two steps and the last."""
 
-    def run(values: dict[str, Array]) -> dict[str, Found]:
+    def run(values: dict[str, Array]) -> dict[str, PlainSite]:
         return run_plainly(model, belief, num_steps, values)
 
     with eval_context():

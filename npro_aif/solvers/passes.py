@@ -85,8 +85,8 @@ def at_once(look: Look, num_steps: int, horizon: Array) -> tuple[Any, Terms]:
 def one_by_one(look: Look, num_steps: int, horizon: Array, *, reversible: bool = False) -> tuple[Any, Terms]:
     """The same slice by slice, so that what is beyond the horizon costs nothing and memory stays small."""
 
-    def step(t: Array, found: tuple[Any, Terms]) -> tuple[Any, Terms]:
-        return jax.tree.map(lambda table, row: table.at[t].set(row), found, look(t))
+    def step(t: Array, tables: tuple[Any, Terms]) -> tuple[Any, Terms]:
+        return jax.tree.map(lambda table, row: table.at[t].set(row), tables, look(t))
 
     shapes = jax.eval_shape(look, jnp.asarray(0))
     none = jax.tree.map(lambda a: jnp.zeros((num_steps, *a.shape), a.dtype), shapes)

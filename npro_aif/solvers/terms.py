@@ -67,9 +67,9 @@ def _held(sweep: Sweep, posterior: TemporalPosterior) -> Callable[[Any], Terms]:
         return lambda part: objective.combine(part, None)
 
     def costs(part: Slice) -> EpistemicCosts:
-        found = objective.costs(part)
-        assert found is not None
-        return found._replace(normalizer=None)
+        epistemic = objective.costs(part)
+        assert epistemic is not None
+        return epistemic._replace(normalizer=None)
 
     costs_at = _over_time(sweep, posterior, costs)
     return lambda part: objective.combine(part, costs_at(part))

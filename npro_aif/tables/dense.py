@@ -45,7 +45,7 @@ class _Dense:
         return jnp.exp(self.log)
 
     @property
-    def support(self) -> Array:
+    def possible(self) -> Array:
         return self.log > -jnp.inf
 
     def at(self, t: Array | int) -> Self:
@@ -61,13 +61,13 @@ class _Dense:
         return self.log
 
     def learned(self, logits: Array) -> Self:
-        return type(self)(masked_log_softmax(self.log + logits, self.support))
+        return type(self)(masked_log_softmax(self.log + logits, self.possible))
 
     def expect(self, cost: Array) -> Array:
         return mul_log(self.probs, cost).sum(-1)
 
     def tilt(self, cost: Array) -> tuple[Self, Array]:
-        least = jnp.where(self.support, cost, jnp.inf).min(-1, keepdims=True)  # what is common would drown the rest
+        least = jnp.where(self.possible, cost, jnp.inf).min(-1, keepdims=True)  # what is common would drown the rest
         least = jnp.where(jnp.isfinite(least), least, 0.0)
         log = self.log - (cost - least)
         value = jax.nn.logsumexp(log, axis=-1, keepdims=True)

@@ -37,7 +37,7 @@ class _Index:
         return False
 
     @property
-    def support(self) -> Array:
+    def possible(self) -> Array:
         return self.index[..., None] == jnp.arange(self.size)
 
     def at(self, t: Array | int) -> Self:
@@ -50,7 +50,7 @@ class _Index:
         return replace(self, index=jnp.clip(self.index, 0, self.size - 1))
 
     def table(self) -> Array:
-        return jnp.where(self.support, 0.0, -jnp.inf)
+        return jnp.where(self.possible, 0.0, -jnp.inf)
 
     def learned(self, logits: Array) -> Self:
         return self

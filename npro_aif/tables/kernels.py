@@ -37,7 +37,7 @@ class Kernel(Protocol):
         ...
 
     @property
-    def support(self) -> Array:
+    def possible(self) -> Array:
         """Where probabilities are positive, (…, K)."""
         ...
 

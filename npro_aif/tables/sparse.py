@@ -55,7 +55,7 @@ class SparseTransition:
         return True
 
     @property
-    def support(self) -> Array:
+    def possible(self) -> Array:
         return self.table() > -jnp.inf
 
     def at(self, t: Array | int) -> SparseTransition:

@@ -20,7 +20,7 @@ from numpyro.infer.util import log_density
 
 import npro_aif as aif
 from npro_aif.envs import TMaze
-from npro_aif.learning.evidence import _compiled
+from npro_aif.learning.evidence import _evidence_of
 from npro_aif.models.tmaze import CUE, NORTH, SOUTH, START, initial_belief, tmaze
 from npro_aif.program.program import program_of
 from tests.worlds import random_world
@@ -174,7 +174,7 @@ def test_impossible_data() -> None:
 def test_episodes_of_any_length_compile_once() -> None:
     model = functools.partial(tmaze, cue_accuracy=0.75)
     belief = initial_belief()
-    evidence = _compiled(program_of(model, belief, 1).base)
+    evidence = _evidence_of(program_of(model, belief, 1).base)
     values = {}
     for length in (1, 3, 5, 8):
         controls = np.tile([SOUTH, NORTH], 4)[:length]

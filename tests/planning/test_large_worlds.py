@@ -28,7 +28,7 @@ from npro_aif.planning import support
 from npro_aif.planning.support import thin
 from npro_aif.program import program as programs
 from npro_aif.program import traced
-from npro_aif.program.program import compile_program, program_of
+from npro_aif.program.program import new_program, program_of
 from tests.layouts import CONTROLS, DOORS, HORIZON, PLACES, PRIZES, THETA, ring, ring_belief
 from tests.support import assert_close
 
@@ -67,9 +67,9 @@ def assert_same_belief(found: aif.Belief, expected: aif.Belief) -> None:
 
 
 def test_only_tables_without_parameters_are_kept(lower: Callable[[], None]) -> None:
-    ordinary = compile_program(ring(), ring_belief(THETA), HORIZON)
+    ordinary = new_program(ring(), ring_belief(THETA), HORIZON)
     lower()
-    large = compile_program(ring(), ring_belief(THETA), HORIZON)
+    large = new_program(ring(), ring_belief(THETA), HORIZON)
     assert ordinary.sample is None
     assert ordinary.fixed.tables.state.index.shape[1] == THETA
     assert large.sample is not None
@@ -245,13 +245,13 @@ def test_mistakes_are_named(fault: str, message: str, large: bool, lower: Callab
     if large:
         lower()
     with pytest.raises(aif.ModelError, match=message):
-        compile_program(faulty(fault), ring_belief(THETA), 2)
+        new_program(faulty(fault), ring_belief(THETA), 2)
 
 
 def test_a_mistake_beyond_the_sample_stays_within_the_tables(lower: Callable[[], None]) -> None:
     """Nobody checked this parameter; its outcome is taken to be the last one, not what lies beyond the table."""
     lower()
-    sample = compile_program(faulty("none"), ring_belief(THETA), 2).sample
+    sample = new_program(faulty("none"), ring_belief(THETA), 2).sample
     assert sample is not None
     unchecked = int(np.setdiff1d(np.arange(THETA), sample)[0])
 
@@ -265,7 +265,7 @@ def test_a_mistake_beyond_the_sample_stays_within_the_tables(lower: Callable[[],
 
         aif.rollout(step, x, horizon)
 
-    program = compile_program(model, ring_belief(THETA), 2)
+    program = new_program(model, ring_belief(THETA), 2)
     index = np.asarray(program.world(ring_belief(THETA), 2).state.index)[0, :, :, 0]
     expected = np.where(np.arange(THETA)[:, None] == unchecked, PLACES - 1, np.arange(PLACES))
     np.testing.assert_array_equal(index, expected)

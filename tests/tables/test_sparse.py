@@ -134,7 +134,7 @@ def test_kernels_agree_to_the_entry(sees_parameters: bool, x64: None) -> None:
         "given": lambda kernel: kernel.given(1).push(before, policy[:, :1]),
         "row": lambda kernel: kernel.row(jnp.array([0, 1]), jnp.array([3, 4]), jnp.array([1, 0])),
         "table": lambda kernel: jnp.exp(kernel.table()),
-        "support": lambda kernel: kernel.support,
+        "possible": lambda kernel: kernel.possible,
     }
 
     def push_squared(flow: Any, kernel: Any) -> Any:

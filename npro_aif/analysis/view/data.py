@@ -158,14 +158,14 @@ def _belief(belief: Belief, signature: Signature, drawing: Drawing | None) -> di
     sites: dict[str, list[float]] = {}
     for table, role in ((parameter, signature.parameter), (state, signature.state)):
         sites |= {site.name: sparse(marginalize(table, role, site.name)) for site in role}
-    found: dict[str, Any] = {
+    numbers: dict[str, Any] = {
         "sites": sites,
         "entropy": {"parameter": rounded(entropy(parameter)), "state": rounded(entropy(state))},
     }
     if drawing is not None:
-        found["places"] = sparse(np.bincount(drawing.place_of(signature), state, len(drawing.places)))
-        found["things"] = _things(drawing, parameter, given)
-    return found
+        numbers["places"] = sparse(np.bincount(drawing.place_of(signature), state, len(drawing.places)))
+        numbers["things"] = _things(drawing, parameter, given)
+    return numbers
 
 
 def _things(drawing: Drawing, parameter: np.ndarray, given: np.ndarray) -> list[list[float]]:

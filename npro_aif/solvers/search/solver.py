@@ -138,7 +138,7 @@ class Certificate(NamedTuple):
     seconds: float
 
 
-class Found(NamedTuple):
+class SearchOutcome(NamedTuple):
     """What a search found from a belief."""
 
     search: AndOrSearch
@@ -199,7 +199,7 @@ class Searches:
         self.certificates: list[Certificate] = []
         self._search: AndOrSearch | None = None
 
-    def __call__(self, belief: Belief, horizon: int, elapsed: Any = 0) -> Found:
+    def __call__(self, belief: Belief, horizon: int, elapsed: Any = 0) -> SearchOutcome:
         """Search from a belief.
 
         :param elapsed: the steps that have passed, for a model that asks for them.
@@ -234,7 +234,7 @@ class Searches:
         self.certificates.append(
             Certificate(horizon, float(info.lower), float(info.upper), bool(info.optimal), int(info.nodes), seconds)
         )
-        return Found(search, root, starts, support, weight, weights, blur, info)
+        return SearchOutcome(search, root, starts, support, weight, weights, blur, info)
 
     def _of(self, belief: Belief, horizon: int, elapsed: Any, marks: list[bytes]) -> AndOrSearch:
         """The search that these steps belong to: the last one, or a new one."""
