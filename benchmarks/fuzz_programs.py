@@ -198,7 +198,7 @@ def judge(case: Case) -> Verdict:
     try:
         guide = aif.guides.TemporalGuide(case.model, learn=("control",))
         solver = aif.CoordinateSolver(max_sweeps=5, restarts=1)
-        planner = aif.Planner(case.model, guide, aif.Planning(), solver)
+        planner = aif.Planner(case.model, guide, aif.Planning(), solver, max_horizon=case.horizon)
         plan = planner(jax.random.key(0), case.belief, horizon=case.horizon)
         found = float(plan.free_energy[-1])
     except ValueError as error:
