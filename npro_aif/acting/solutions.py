@@ -168,8 +168,13 @@ class Solutions:
 
 
 def write(path: Path, content: Mapping[str, Any]) -> None:
-    """Write a JSON file in one go: whoever reads it finds all of it, or the one before."""
+    """Write a JSON file in one go."""
+    write_text(path, json.dumps(content, indent=2) + "\n")
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a file in one go: whoever reads it finds all of it, or the one before."""
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f"{path.name}.{os.getpid()}.partial")  # several processes may write the same
-    partial.write_text(json.dumps(content, indent=2) + "\n")
+    partial.write_text(text)
     os.replace(partial, path)

@@ -18,12 +18,13 @@ import numpy as np
 from rich.console import Console
 
 import npro_aif
+from npro_aif.acting.solutions import write_text
 from npro_aif.belief import Belief
 from npro_aif.envs import PublishedReactivityMaze, PublishedTMaze
 from npro_aif.experiments import claims, convergence_figures, doorkey_convergence
 from npro_aif.experiments.anytime import Anytime, Curve
 from npro_aif.experiments.figures import agent_of, row_named
-from npro_aif.experiments.files import prepare, save_figure, store, stored, write_text
+from npro_aif.experiments.files import prepare, save_figure, store, stored
 from npro_aif.experiments.rows import LABELS, OBJECTIVES
 from npro_aif.models import reactivity_maze, tmaze
 

@@ -4,23 +4,15 @@ from __future__ import annotations
 
 import functools
 import json
-import os
 from pathlib import Path
 from typing import Any
 
 from matplotlib.figure import Figure
 
 from npro_aif.acting.episodes import Acting
+from npro_aif.acting.solutions import write
 from npro_aif.experiments.agents import make_agent
 from npro_aif.experiments.tasks import Settings, Task, make_task
-
-
-def write_text(path: Path, text: str) -> None:
-    """Write a file in one go: whoever reads it finds all of it, or the one before."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(path.name + ".partial")
-    partial.write_text(text)
-    os.replace(partial, path)
 
 
 def stored(path: Path, settings: dict[str, Any]) -> dict[str, Any] | None:
@@ -45,7 +37,7 @@ def same_settings(stored: dict[str, Any] | None, settings: dict[str, Any], but: 
 def store(path: Path, settings: dict[str, Any], content: dict[str, Any]) -> dict[str, Any]:
     """Write a result with its settings, and return both together."""
     whole = {"settings": settings} | content
-    write_text(path, json.dumps(whole, indent=2) + "\n")
+    write(path, whole)
     return whole
 
 

@@ -15,11 +15,11 @@ from typing import Any
 from rich.console import Console
 
 from npro_aif.acting.distributed import Kept, Workers
-from npro_aif.acting.solutions import Solutions
+from npro_aif.acting.solutions import Solutions, write_text
 from npro_aif.experiments import worlds
 from npro_aif.experiments.convergence import make_convergence
 from npro_aif.experiments.figures import make_figures
-from npro_aif.experiments.files import prepare, save_figure, store, stored, write_text
+from npro_aif.experiments.files import prepare, save_figure, store, stored
 from npro_aif.experiments.kept import kept_row
 from npro_aif.experiments.play import play
 from npro_aif.experiments.progress import EpisodeBar, bars

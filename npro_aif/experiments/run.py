@@ -13,7 +13,7 @@ from rich.console import Console
 import npro_aif
 from npro_aif.acting.distributed import Kept, Workers
 from npro_aif.acting.episodes import Acting
-from npro_aif.acting.solutions import compiling, write
+from npro_aif.acting.solutions import compiling, write, write_text
 from npro_aif.experiments.agents import (
     check_settings,
     make_agent,
@@ -23,7 +23,6 @@ from npro_aif.experiments.agents import (
     make_solver,
     solver_name,
 )
-from npro_aif.experiments.files import write_text
 from npro_aif.experiments.play import Played
 from npro_aif.experiments.progress import EpisodeBar, bars
 from npro_aif.experiments.summary import certificates, episode_table, summarize, table

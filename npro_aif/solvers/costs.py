@@ -33,6 +33,11 @@ def control_cost(
 
     :param reversible: in a way that can be differentiated backwards, with the policy held.
     """
+    if not objective.closed_form:
+        raise ValueError(
+            f"control_cost: found {type(objective).__name__}, which puts F together in its own way; expected an "
+            "objective with a closed form (closed_form = True in its class says that it has one)"
+        )
     sweep = sweep_of(world, objective, posterior, reversible=reversible)
     world, template = sweep.world, sweep.template(posterior)
     if is_descended(objective):

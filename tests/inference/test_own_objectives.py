@@ -49,6 +49,8 @@ def test_svi_minimises_what_a_subclass_says(kind: Any) -> None:
     assert float(plan.control[:, tmaze.EAST].max()) < 1e-2
     assert_close(sum(plan.terms.values()), plan.free_energy[-1], 1e-5)
     assert_close(plan.terms["tax"], 100 * plan.control[:, tmaze.EAST].sum(), 1e-4)
+    with pytest.raises(ValueError, match=f"control_cost: found {kind.__name__}"):
+        _ = plan.control_cost
 
 
 @pytest.mark.parametrize("kind", [Taxed, TaxedBySum])
