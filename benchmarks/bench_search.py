@@ -98,7 +98,7 @@ class DoorKey:
             ahead = [
                 p * self.look_ahead(self.search.node(after, node.left - 1, depth), depth, known)
                 for u in best
-                for p, after in turn.controls[u]
+                for p, after, *_ in turn.controls[u]
             ]
             steps = away + sum(ahead) / len(best)
         known[id(node)] = steps

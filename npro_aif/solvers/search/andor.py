@@ -9,11 +9,13 @@ At every moment all bounds hold, which makes the search anytime: what it has not
 
 from __future__ import annotations
 
+import gc
 import math
 import signal
 import threading
 import time
 from collections.abc import Sequence
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -50,8 +52,8 @@ class Node:
     """
 
     __slots__ = (
-        "best", "blur", "completion", "control", "costs", "depth", "floor", "high", "kids", "left", "low", "solved",
-        "stamp", "state", "upper",
+        "best", "blur", "bounds", "completion", "control", "costs", "depth", "floor", "high", "kids", "left", "low",
+        "solved", "stamp", "state", "upper",
     )  # fmt: skip
 
     def __init__(self, state: InformationState, left: int, depth: int, floor: float):
@@ -61,19 +63,30 @@ class Node:
         self.best = BLINDLY  # control, when it is solved
         self.costs: list[float] | None = None  # by control; infinite for those that are left out
         self.kids: list[list[tuple[float, Node]]] = []  # by control
+        self.bounds: list[float] = []  # by control, from below; they may be older than those of the kids
         self.blur = 0.0
         self.completion: Completion | None = None
         self.stamp = -1  # of the policy that the next two belong to
         self.upper, self.control = math.inf, BLINDLY
 
+    def low_of(self, control: int) -> float:
+        """A bound from below for a control."""
+        costs, kids = self.costs, self.kids[control]
+        return costs[control] + (1 - self.blur) * sum([p * kid.low for p, kid in kids])  # type: ignore[index]
+
     def lows(self) -> list[float]:
         """A bound from below for each control."""
-        assert self.costs is not None
-        sharp = 1 - self.blur
-        return [
-            cost + sharp * sum([p * kid.low for p, kid in kids])
-            for cost, kids in zip(self.costs, self.kids, strict=True)
-        ]
+        return [self.low_of(control) for control in range(len(self.kids))]
+
+    def least(self) -> int:
+        """The control with the least bound from below; that of no other is looked at anew."""
+        bounds = self.bounds
+        while True:
+            low = min(bounds)
+            control = bounds.index(low)
+            bounds[control] = self.low_of(control)
+            if bounds[control] <= low:
+                return control
 
     def settled(self, control: int = BLINDLY, high: float = 0.0) -> None:
         """Note that it is solved."""
@@ -96,17 +109,21 @@ class AndOrSearch:
 
     # --- Nodes ---
 
-    def node(self, state: InformationState, left: int, depth: int) -> Node:
-        """The node of an information state."""
+    def node(self, state: InformationState, left: int, depth: int, floor: float | None = None) -> Node:
+        """The node of an information state.
+
+        :param floor: what it costs with everything seen, where that is known.
+        """
         depth = min(left, depth)
         key = state.number, left, depth
         node = self.nodes.get(key)
         if node is None:
-            node = self.nodes[key] = self._fresh(state, left, depth)
+            if floor is None:
+                floor = float(state.weight @ self.game.value(left)[state.support])
+            node = self.nodes[key] = self._fresh(state, left, depth, floor)
         return node
 
-    def _fresh(self, state: InformationState, left: int, depth: int) -> Node:
-        floor = float(state.weight @ self.game.value(left)[state.support])
+    def _fresh(self, state: InformationState, left: int, depth: int, floor: float) -> Node:
         node = Node(state, left, depth, floor)
         if depth == 0 or (len(state.support) == 1 and self.game.certain_moves):
             node.settled()
@@ -125,18 +142,24 @@ class AndOrSearch:
         self.deepest = max(self.deepest, self.start - node.left + 1)
         state, left = node.state, node.left
         turn = self.information.turn(state, left)
-        paid = self.game.layer(left).costs(state.support, state.weight)
-        costs = (paid + turn.expected(self.game.value(left - 1)) - node.floor).tolist()
+        floors = turn.floors(self.game.value(left - 1))
+        costs = (turn.costs + turn.expected(floors) - node.floor).tolist()
         if 0 < len(turn.idle) < len(costs):
             least = self.game.patience(left) - EQUAL
             for control in turn.idle:
-                if paid[control] >= least:
+                if turn.costs[control] >= least:
                     costs[control] = math.inf
+        below = floors.tolist()
         node.kids = [
-            [(p, self.node(after, left - 1, node.depth - 1)) for p, after in entries] for entries in turn.controls
+            [
+                (p, self.node(after, left - 1, node.depth - 1, below[branch] if exact else None))
+                for p, after, branch, exact in entries
+            ]
+            for entries in turn.controls
         ]
         node.costs, node.blur = costs, turn.blur
-        node.low = max(node.low, min(node.lows()))
+        node.bounds = node.lows()
+        node.low = max(node.low, min(node.bounds))
 
     # --- Search ---
 
@@ -169,19 +192,18 @@ class AndOrSearch:
         if not node.solved and node.costs is None:
             self.expand(node)
         while not node.solved:
-            lows = node.lows()
-            control = min(range(len(lows)), key=lows.__getitem__)
-            least = lows[control]
+            control = node.least()
+            least = node.bounds[control]
             node.low = max(node.low, least)
-            open_kids = [(p, kid) for p, kid in node.kids[control] if not kid.solved]
+            open_kids = [entry for entry in node.kids[control] if not entry[1].solved]
             if not open_kids:
                 blurred = (1 + node.blur) * sum(p * kid.high for p, kid in node.kids[control])
                 node.settled(control, node.costs[control] + blurred)  # type: ignore[index]
                 return
             if node.low > bound + SLACK:
                 return
-            second = min((low for u, low in enumerate(lows) if u != control), default=math.inf)
-            p, kid = max(open_kids, key=lambda entry: entry[0])
+            second = min((low for u, low in enumerate(node.bounds) if u != control), default=math.inf)
+            p, kid = max(open_kids, key=itemgetter(0))
             self.improve(kid, kid.low + (min(bound, second) - least) / p)
 
     def _solve_ties(self, root: Node) -> None:
@@ -282,7 +304,10 @@ def _all_solved(kids: list[tuple[float, Node]]) -> bool:
 
 
 class _Interrupts:
-    """Ctrl-C asks a search to stop, and what was found is kept."""
+    """While a search runs Ctrl-C asks it to stop, and what was found is kept; and no garbage is collected.
+
+    (Nodes are many and hold no cycles: looking for some would take a third of the time.)
+    """
 
     def __init__(self, search: AndOrSearch):
         self.search = search
@@ -290,6 +315,8 @@ class _Interrupts:
     def __enter__(self) -> None:
         self.search.interrupted = False
         self.before: Any = None
+        self.collecting = gc.isenabled()
+        gc.disable()
         if threading.current_thread() is threading.main_thread():
             self.before = signal.signal(signal.SIGINT, self.stop)
 
@@ -297,5 +324,7 @@ class _Interrupts:
         self.search.interrupted = True
 
     def __exit__(self, *_: Any) -> None:
+        if self.collecting:
+            gc.enable()
         if self.before is not None:
             signal.signal(signal.SIGINT, self.before)

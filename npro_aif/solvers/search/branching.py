@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from npro_aif.solvers.search.growing import Column, Numbering
 from npro_aif.solvers.search.hypotheses import Step
 
 
@@ -26,25 +27,45 @@ class Branches(NamedTuple):
 
 
 class Branching:
-    """One kind of step over hypotheses 0 … H−1."""
+    """One kind of step over hypotheses 0 … H−1, to which others may be added."""
 
     def __init__(self, step: Step):
-        self.step = step
-        self.size = len(step.cost)
         self.num_controls: int = np.shape(step.cost)[1]
-        self.labels, label = np.unique(step.label, return_inverse=True)  # what each label's number stands for
-        self.label: np.ndarray = label.reshape(step.label.shape).astype(np.int64)  # (H, V)
-        self.num_labels = int(self.label.max(initial=0)) + 1
         self.num_outcomes = math.prod(table.shape[-1] for table in step.sight)
         self.certain = step.chance is None and not step.sight
-        by_control = (
+        self._view = (  # where each control is in the tables of what is seen
             np.arange(self.num_controls) if np.shape(step.label)[1] > 1 else np.zeros(self.num_controls, np.intp)
         )
-        self._view = by_control  # where each control is in the tables of what is seen
+        self._numbering = Numbering()  # of labels
+        self._room = self._label_room = 0  # hypotheses and labels are counted as if there were so many
+        self.size = 0
+        self.grow(step)
+
+    def grow(self, step: Step) -> None:
+        """Take in what was added at the end of the tables."""
+        label = self._numbering(step.label[self.size :])[0]
+        before, self.step, self.size = self.size, step, len(step.cost)
+        if before == 0:
+            self._label = Column(label)
+        else:
+            self._label.add(label)
+        self.label: np.ndarray = self._label.rows  # (H, V)
+        self.labels = self._numbering.names  # what each label's number stands for
+        crowded = self.size > self._room or len(self.labels) > self._label_room
+        if crowded:
+            spare = 1 if before == 0 else 2
+            self._room, self._label_room = spare * self.size, spare * len(self.labels)
         if self.certain:  # (control, label, hypothesis) as one number
-            to = step.to[..., 0]
-            seen = np.arange(self.num_controls) * self.num_labels + self.label[to, by_control]
-            self._key = seen * self.size + to
+            if crowded:
+                self._keys = Column(self._key_of(slice(None)))
+            else:
+                self._keys.add(self._key_of(slice(before, None)))
+            self._key = self._keys.rows
+
+    def _key_of(self, rows: slice) -> np.ndarray:
+        to = self.step.to[rows, :, 0]
+        seen = np.arange(self.num_controls) * self._label_room + self.label[to, self._view]
+        return seen * self._room + to
 
     def costs(self, support: np.ndarray, weight: np.ndarray) -> np.ndarray:
         """The expected cost of each control, (U,)."""
@@ -74,17 +95,17 @@ class Branching:
         key, mass = key[order], mass[order]
         first = starts(key)
         key, mass = key[first], np.add.reduceat(mass, first)
-        seen = key // self.size
+        seen = key // self._room
         start = starts(seen)
         prob = np.add.reduceat(mass, start)
         ends = np.append(start, len(key))
         code = seen[start]
-        per_control = self.num_labels * self.num_outcomes
+        per_control = self._label_room * self.num_outcomes
         return Branches(
             code // per_control,
             prob,
             ends,
-            (key % self.size).astype(np.int32),
+            (key % self._room).astype(np.int32),
             mass / np.repeat(prob, np.diff(ends)),
             code % per_control,
         )
@@ -103,7 +124,7 @@ class Branching:
         live = mass > 0
         to, mass, controls = to[live], mass[live], controls[live]
         view = self._view[controls]
-        seen = controls * self.num_labels + self.label[to, view]
+        seen = controls * self._label_room + self.label[to, view]
         for table in self.step.sight:
             probs = table[to, view]  # (N, Y)
             outcome = np.arange(probs.shape[1])
@@ -111,7 +132,7 @@ class Branching:
             to, view = np.repeat(to, len(outcome)), np.repeat(view, len(outcome))
             live = mass > 0
             to, mass, seen, view = to[live], mass[live], seen[live], view[live]
-        return seen * self.size + to, mass
+        return seen * self._room + to, mass
 
     def outcomes(self, code: int) -> tuple[int, tuple[int, ...]]:
         """What a branch's code stands for: the label's number, and the outcome of each uncertain site."""

@@ -23,6 +23,7 @@ from npro_aif.program.program import Program
 from npro_aif.sizes import MOST_HYPOTHESES, MOST_TAKEN_IN, ROWS_AT_ONCE
 from npro_aif.solvers.search.branching import Branching, merge
 from npro_aif.solvers.search.classes import names
+from npro_aif.solvers.search.growing import Column, Numbering, StepTables, each
 from npro_aif.solvers.search.hypotheses import Step, read_step
 from npro_aif.tables.world import World
 
@@ -45,18 +46,36 @@ class Game:
         self.num_states = program.signature.num_states
         self.row = np.full(program.signature.num_parameters, -1)  # the row of each parameter that is in
         self.parameters = np.zeros(0, int)  # the parameter of each row
-        self.steps: list[Step] = []  # by kind, over hypotheses (row, x)
-        self.class_of = np.zeros(0, np.int32)  # of each hypothesis
-        self.names = np.zeros(0, np.uint64)  # of each class
+        self._steps = StepTables()  # over hypotheses (row, x)
+        self._class_steps = StepTables()  # over classes
+        self._classes = Numbering()
+        self._class_of = Column(np.zeros(0, np.int32))
         self.members = np.zeros(0, int)  # one hypothesis of each class
         self.layers: list[Branching] = []  # by kind, over classes
         self.certain_moves = True  # whether every control leads to one state
         self.certain = True  # and what is seen there is certain too
-        self.values: list[np.ndarray] = [np.zeros(0)]  # by steps left, (C,) the perfect-information cost
+        self._values: list[Column] = []  # by steps left, (C,) the perfect-information cost
         self.frame: World  # some parameters of the world, as NumPy tables: what a policy sees and remembers
         self._whole: World | None = None  # of a world that is not large, with all parameters
         self._patience: dict[int, float] = {}  # by steps left
+        self._most_waits = np.full(program.signature.num_controls, -math.inf)  # see :meth:`_waits`
+        self._waited = 0  # of so many classes
         self._plain: dict[int, Branching] = {}
+
+    @property
+    def steps(self) -> list[Step]:
+        """By kind, over hypotheses."""
+        return self._steps.steps
+
+    @property
+    def class_of(self) -> np.ndarray:
+        """The class of each hypothesis."""
+        return self._class_of.rows
+
+    @property
+    def names(self) -> np.ndarray:
+        """The name of each class."""
+        return self._classes.names
 
     def fits(self, marks: Sequence[bytes]) -> bool:
         """Whether a plan with these steps is one of this game."""
@@ -78,8 +97,11 @@ class Game:
     def plain(self, left: int) -> Branching:
         """The same over hypotheses."""
         kind = self.kinds[self.marks[left - 1]]
+        step = self.steps[kind]
         if kind not in self._plain:
-            self._plain[kind] = Branching(self.steps[kind])
+            self._plain[kind] = Branching(step)
+        elif self._plain[kind].size < len(step.cost):
+            self._plain[kind].grow(step)
         return self._plain[kind]
 
     # --- Beliefs ---
@@ -119,12 +141,12 @@ class Game:
         first = len(self.class_of)
         fresh = _shared([read_step(world, t, rows, first) for t in self.times])
         name = names(fresh, self.program.num_steps, first)
-        self.steps = (
-            fresh if not self.steps else _shared([_joined(*pair) for pair in zip(self.steps, fresh, strict=True)])
-        )
+        self._steps.add(fresh)
         self.row[parameters] = len(self.parameters) + np.arange(len(parameters))
         self.parameters = np.append(self.parameters, parameters)
-        self._classify(name, first)
+        number, member = self._classes(name)
+        self._class_of.add(number.astype(np.int32))
+        self.members = np.append(self.members, first + member)
 
     def _tables(self, parameters: np.ndarray) -> tuple[World, np.ndarray]:
         """A world in which some parameters are, with NumPy tables, and their places in it."""
@@ -138,61 +160,38 @@ class Game:
         self.frame = jax.tree.map(np.asarray, world)
         return self.frame, np.arange(len(parameters))
 
-    def _classify(self, name: np.ndarray, first: int) -> None:
-        """Find the classes of new hypotheses; those that were there keep their numbers."""
-        order = np.argsort(self.names)
-        distinct, member, inverse = np.unique(name, return_index=True, return_inverse=True)
-        place = np.searchsorted(self.names, distinct, sorter=order)
-        known = np.zeros(len(distinct), bool)
-        if len(order):
-            place = order[np.minimum(place, len(order) - 1)]
-            known = self.names[place] == distinct
-        number = np.where(known, place, 0)
-        number[~known] = len(self.names) + np.arange((~known).sum())
-        self.names = np.append(self.names, distinct[~known])
-        self.members = np.append(self.members, first + member[~known])
-        self.class_of = np.append(self.class_of, number[inverse].astype(np.int32))
-
     def _finish(self) -> None:
-        """Make the tables over classes anew, and the bound of the new ones."""
-        member, mapped = self.members, {}
-        layers = []
-        for step in self.steps:
-            if id(step.to) not in mapped:
-                mapped[id(step.to)] = self.class_of[step.to[member]]
-            layers.append(
-                Step(
-                    mapped[id(step.to)],
-                    None if step.chance is None else step.chance[member],
-                    step.label[member],
-                    step.shown[member],
-                    tuple(table[member] for table in step.sight),
-                    step.cost[member],
-                    step.effort[member],
-                )
-            )
-        self.layers = [Branching(step) for step in layers]
+        """Let new classes into the tables, and into the bound."""
+        known = self.layers[0].size if self.layers else 0
+        member = self.members[known:]
+        fresh = each(lambda table: table[member], self.steps)
+        ahead = {id(step.to): self.class_of[step.to] for step in fresh}
+        fresh = [step._replace(to=ahead[id(step.to)]) for step in fresh]
+        self._class_steps.add(fresh)
+        if self.layers:
+            for layer, step in zip(self.layers, self._class_steps.steps, strict=True):
+                layer.grow(step)
+        else:
+            self.layers = [Branching(step) for step in self._class_steps.steps]
+        self._patience = {}
         self.certain_moves = all(layer.step.chance is None for layer in self.layers)
         self.certain = all(layer.certain for layer in self.layers)
-        self._patience, self._plain = {}, {}
-        known = len(self.values[0])
-        fresh = np.arange(known, len(member))
-        values, self.values = self.values, []
-        for left, old in enumerate(values):
-            new = np.zeros(len(fresh)) if left == 0 else self._backed(left, fresh)
-            self.values.append(np.append(old, new))
+        for left, column in enumerate(self._values):
+            column.add(self._backed(left, slice(known, None)))
 
     # --- Bounds ---
 
     def value(self, left: int) -> np.ndarray:
         """V_k, (C,)."""
-        while len(self.values) <= left:
-            self.values.append(self._backed(len(self.values), slice(None)))
-        return self.values[left]
+        while len(self._values) <= left:
+            self._values.append(Column(self._backed(len(self._values), slice(None))))
+        return self._values[left].rows
 
-    def _backed(self, left: int, classes: Any) -> np.ndarray:
+    def _backed(self, left: int, classes: slice) -> np.ndarray:
+        if left == 0:
+            return np.zeros(len(self.members[classes]))
         layer = self.layer(left)
-        return (layer.step.cost[classes] + layer.expected(self.values[left - 1], classes)).min(-1)
+        return (layer.step.cost[classes] + layer.expected(self.value(left - 1), classes)).min(-1)
 
     def patience(self, left: int) -> float:
         """What a control must cost at least for waiting with it not to pay, if it changes nothing; or infinity.
@@ -203,27 +202,25 @@ class Game:
         what is returned.
         """
         if left not in self._patience:
-            self._patience[left] = self._least_wait(left)
+            alike = len({self.kinds[mark] for mark in self.marks[1:left]}) == 1
+            self._patience[left] = float(self._waits().min()) if alike else math.inf
         return self._patience[left]
 
-    def _least_wait(self, left: int) -> float:
-        kinds = {self.kinds[mark] for mark in self.marks[1:left]}
-        if len(kinds) != 1:
-            return math.inf
-        if left > 2:
-            return self.patience(2)
+    def _waits(self) -> np.ndarray:
+        """The most that each control costs at the end in place of waiting, (U,), over all moves."""
         last, before = (self.layer(steps).step for steps in (1, 2))
-        with np.errstate(invalid="ignore"):
-            saved = np.where(np.isfinite(last.cost), last.cost - before.cost, math.inf)  # (C, U)
-        worst = math.inf
-        for control in range(last.cost.shape[1]):
-            ahead = last.cost[before.to, control]  # (C, U, J)
-            if before.chance is not None:
-                ahead = np.where(before.chance > 0, ahead, -math.inf)
+        classes, self._waited = slice(self._waited, None), len(last.cost)
+        if classes.start < self._waited:
             with np.errstate(invalid="ignore"):
-                more = ahead.max(-1) - saved
-            worst = min(worst, float(np.where(np.isposinf(saved), -math.inf, more).max()))
-        return worst
+                saved = np.where(np.isfinite(last.cost), last.cost - before.cost, math.inf)[classes]  # (C, U)
+            for control in range(last.cost.shape[1]):
+                ahead = last.cost[before.to[classes], control]  # (C, U, J)
+                if before.chance is not None:
+                    ahead = np.where(before.chance[classes] > 0, ahead, -math.inf)
+                with np.errstate(invalid="ignore"):
+                    more = np.where(np.isposinf(saved), -math.inf, ahead.max(-1) - saved)
+                self._most_waits[control] = max(self._most_waits[control], float(more.max()))
+        return self._most_waits
 
     def blind(self, support: np.ndarray, weight: np.ndarray, left: int) -> tuple[float, tuple[int, ...]]:
         """The better of two control sequences done blindly: what it costs, and the sequence.
@@ -252,28 +249,6 @@ class Game:
             support, weight = layer.move(support, weight, control)
             lead = (support, weight) if own else layer.move(*lead, control)
         return total, tuple(controls)
-
-
-def _joined(a: Step, b: Step) -> Step:
-    """The hypotheses of two steps of one kind, one after the other."""
-
-    def wide(table: np.ndarray, count: int) -> np.ndarray:
-        return np.pad(table, ((0, 0), (0, 0), (0, count - table.shape[2])))
-
-    count = max(a.to.shape[2], b.to.shape[2])
-    tos = [wide(step.to, count) for step in (a, b)]
-    chances = None
-    if a.chance is not None and b.chance is not None:
-        chances = np.concatenate([wide(a.chance, count), wide(b.chance, count)])
-    return Step(
-        np.concatenate(tos),
-        chances,
-        np.concatenate([a.label, b.label]),
-        np.concatenate([a.shown, b.shown]),
-        tuple(np.concatenate(pair) for pair in zip(a.sight, b.sight, strict=True)),
-        np.concatenate([a.cost, b.cost]),
-        np.concatenate([a.effort, b.effort]),
-    )
 
 
 def _shared(steps: list[Step]) -> list[Step]:

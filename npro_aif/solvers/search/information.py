@@ -21,20 +21,33 @@ from npro_aif.solvers.search.game import Game
 SAME = 1e-9  # weights that differ by no more, relative to their size, differ by rounding in float64 only
 
 
+class Next(NamedTuple):
+    """A state that may follow a control."""
+
+    prob: float
+    state: InformationState
+    branch: int  # the first branch that it stands for
+    exact: bool  # whether it is that branch's belief without a blur
+
+
 class Turn(NamedTuple):
     """What one step from an information state may bring: B branches."""
 
-    controls: list[list[tuple[float, InformationState]]]  # by control: how probable each next state is
+    controls: list[list[Next]]  # by control
     idle: list[int]  # controls that change nothing
     blur: float  # how far a branch's belief is from its state at most
     order: list[InformationState]  # (B,) every branch's state
     branches: Branches
+    costs: np.ndarray  # (U,) the expected cost of each control at this step
 
-    def expected(self, value: np.ndarray) -> np.ndarray:
-        """E[value(h')] after each control, (U,)."""
+    def floors(self, value: np.ndarray) -> np.ndarray:
+        """E[value(h')] in each branch, (B,)."""
         branches = self.branches
-        values = np.add.reduceat(branches.weight * value[branches.support], branches.start[:-1])
-        return np.bincount(branches.control, branches.prob * values, len(self.controls))
+        return np.add.reduceat(branches.weight * value[branches.support], branches.start[:-1])
+
+    def expected(self, floors: np.ndarray) -> np.ndarray:
+        """The same after each control, (U,)."""
+        return np.bincount(self.branches.control, self.branches.prob * floors, len(self.controls))
 
 
 class InformationState:
@@ -62,14 +75,28 @@ class Information:
 
     def state(self, support: np.ndarray, weight: np.ndarray) -> tuple[InformationState, float]:
         """The state that stands for a belief over classes (each once, rising), and the blur."""
-        places, states = self._known.setdefault(support.tobytes(), ([], []))
+        return self._state(support.tobytes(), support, weight, float(weight @ self._projection()[support]))
+
+    def _projection(self) -> np.ndarray:
+        """A random number for each class."""
         if len(self._random) < len(self.game.names):
             self._random = np.random.default_rng(0).random(len(self.game.names))
-        place = float(weight @ self._random[support])
+        return self._random
+
+    def _state(
+        self, key: bytes, support: np.ndarray, weight: np.ndarray, place: float
+    ) -> tuple[InformationState, float]:
+        """The same by the bytes of the support, and by the projection of the weights."""
+        known = self._known.get(key)
+        if known is None:
+            known = self._known[key] = [], []
+        places, states = known
         margin = 2 * self.tolerance * place
         for i in range(bisect.bisect_left(places, place - margin), len(places)):
             if places[i] > place + margin:
                 break
+            if len(weight) == 1:
+                return states[i], 0.0
             blur = float(np.abs(weight / states[i].weight - 1).max())
             if blur <= self.tolerance:
                 return states[i], blur
@@ -81,6 +108,16 @@ class Information:
         states.insert(at, state)
         return state, 0.0
 
+    def _states(self, branches: Branches) -> list[tuple[InformationState, float]]:
+        """The state of every branch, and its blur."""
+        support, weight = branches.support, branches.weight
+        places = np.add.reduceat(weight * self._projection()[support], branches.start[:-1]).tolist()
+        keys, width = support.tobytes(), support.itemsize
+        return [
+            self._state(keys[width * start : width * end], support[start:end], weight[start:end], place)
+            for place, (start, end) in zip(places, itertools.pairwise(branches.start.tolist()), strict=True)
+        ]
+
     def turn(self, state: InformationState, left: int) -> Turn:
         """What the step may bring that is made when so many are left."""
         kind = self.game.kinds[self.game.marks[left - 1]]
@@ -90,24 +127,27 @@ class Information:
 
     def _turn(self, state: InformationState, layer: Branching) -> Turn:
         branches = layer.branches(state.support, state.weight)
-        controls: list[dict[int, list]] = [{} for _ in range(layer.num_controls)]
+        states = self._states(branches)
+        controls: list[dict[int, Next]] = [{} for _ in range(layer.num_controls)]
         blurs = [0.0] * layer.num_controls
-        order = []
-        ends = branches.start.tolist()
-        for i, (control, prob) in enumerate(zip(branches.control.tolist(), branches.prob.tolist(), strict=True)):
-            part = slice(ends[i], ends[i + 1])
-            after, blur = self.state(branches.support[part], branches.weight[part])
-            order.append(after)
-            blurs[control] = max(blurs[control], blur)
-            entry = controls[control].setdefault(after.number, [0.0, after])
-            entry[0] += prob
-        merged = [[(prob, after) for prob, after in entries.values()] for entries in controls]
+        probs = zip(branches.control.tolist(), branches.prob.tolist(), states, strict=True)
+        for branch, (control, prob, (after, blur)) in enumerate(probs):
+            entries = controls[control]
+            entry = entries.get(after.number)
+            if blur > blurs[control]:
+                blurs[control] = blur
+            if entry is None:
+                entries[after.number] = Next(prob, after, branch, blur == 0.0)
+            else:
+                entries[after.number] = entry._replace(prob=entry.prob + prob)
+        merged = [list(entries.values()) for entries in controls]
         idle = [
             u
             for u, (entries, blur) in enumerate(zip(merged, blurs, strict=True))
-            if len(entries) == 1 and entries[0][1] is state and blur <= SAME
+            if len(entries) == 1 and entries[0].state is state and blur <= SAME
         ]
-        return Turn(merged, idle, max(blurs), order, branches)
+        costs = layer.costs(state.support, state.weight)
+        return Turn(merged, idle, max(blurs), [after for after, _ in states], branches, costs)
 
     def after(self, state: InformationState, left: int, control: int) -> dict[tuple[int, ...], InformationState]:
         """The next states after a control, by the label and the outcomes of uncertain sites that are seen."""
@@ -120,6 +160,5 @@ class Information:
         """The same without a look at other controls."""
         layer = self.game.layer(left)
         branches = layer.branches(state.support, state.weight, control)
-        parts = [slice(*pair) for pair in itertools.pairwise(branches.start.tolist())]
-        states = [self.state(branches.support[part], branches.weight[part])[0] for part in parts]
+        states = [after for after, _ in self._states(branches)]
         return {layer.sight(code): after for code, after in zip(branches.outcome.tolist(), states, strict=True)}

@@ -27,18 +27,31 @@ class Marks:
     def __init__(self, program: Program):
         self.program = program
         self._tables: Callable[..., list[Array]] = jax.jit(self._varying)
+        self._known: dict[tuple[int, int], list[bytes]] = {}  # where a belief's numbers do not matter
 
     def __call__(self, belief: Belief, horizon: int, elapsed: Any = 0) -> list[bytes]:
         """A mark for each step, the last one first: equal marks, equal steps."""
+        if self.program.looks_at_numbers:
+            return self._marks(belief, horizon, elapsed)
+        key = horizon, int(elapsed)
+        if key not in self._known:
+            self._known[key] = self._marks(belief, horizon, elapsed)
+        return self._known[key]
+
+    def _marks(self, belief: Belief, horizon: int, elapsed: Any) -> list[bytes]:
         tables = self._tables(self.program.at(elapsed), belief, jnp.asarray(horizon), self.program.sample)
         numbers = [np.asarray(table) for table in tables]
-        return [self._mark(numbers, horizon - left) for left in range(1, horizon + 1)]
+        same = hashlib.blake2b(digest_size=16)  # of what is the same at all times, and may be large
+        for table in numbers:
+            if len(table) == 1:
+                same.update(np.ascontiguousarray(table).data)
+        changing = [table for table in numbers if len(table) > 1]
+        return [self._mark(same.copy(), changing, horizon - left) for left in range(1, horizon + 1)]
 
     @staticmethod
-    def _mark(numbers: list[np.ndarray], t: int) -> bytes:
-        digest = hashlib.blake2b(digest_size=16)
-        for table in numbers:
-            digest.update(np.ascontiguousarray(table[0 if len(table) == 1 else t]).tobytes())
+    def _mark(digest: Any, changing: list[np.ndarray], t: int) -> bytes:
+        for table in changing:
+            digest.update(np.ascontiguousarray(table[t]).data)
         return digest.digest()
 
     def _varying(self, fixed: Fixed, belief: Belief, horizon: Array, theta: Array | None) -> list[Array]:

@@ -85,7 +85,7 @@ def _step(game: Game, left: int, rows: _Followed, rule: Rule, total: np.ndarray)
     control = np.repeat(_controls(layer, game.value(left - 1), rows.support, rows.weight, first, rule), sizes)
     np.add.at(total, rows.origin, rows.weight * layer.step.cost[rows.support, control])
     support = layer.step.to[rows.support, control, 0].astype(np.intp)
-    seen = (rows.group * layer.num_labels + layer.seen(support, control)) * layer.size + support
+    seen = (rows.group * len(layer.labels) + layer.seen(support, control)) * layer.size + support
     order = np.argsort(seen, kind="stable")
     seen, weight = seen[order], rows.weight[order]
     first = starts(seen)  # those that came to the same are one

@@ -171,7 +171,9 @@ class SearchOutcome(NamedTuple):
         if left == 1:
             return costs, costs
         turn = search.information.turn(state, left)
-        kids = [[(p, search.node(after, left - 1, root.depth - 1)) for p, after in branch] for branch in turn.controls]
+        kids = [
+            [(p, search.node(after, left - 1, root.depth - 1)) for p, after, *_ in branch] for branch in turn.controls
+        ]
         search.complete([kid for branch in kids for _, kid in branch])
         lows = np.array([sum(p * kid.low for p, kid in branch) for branch in kids])
         uppers = np.array([sum(p * search.settle(kid) for p, kid in branch) for branch in kids])

@@ -1,0 +1,99 @@
+"""Tables that grow by rows, with room to spare: what comes in costs as much as itself, not as much as all of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import numpy as np
+
+from npro_aif.solvers.search.hypotheses import Step
+
+
+class Column:
+    """Rows of an array, to which others are added at the end. Views that were taken before stay as they are."""
+
+    def __init__(self, rows: np.ndarray):
+        self._room, self.size = rows, len(rows)
+
+    @property
+    def rows(self) -> np.ndarray:
+        return self._room[: self.size]
+
+    def add(self, rows: np.ndarray) -> None:
+        """Add rows; where they are wider than the others, or less wide, zeros fill up the narrower ones."""
+        end = self.size + len(rows)
+        shape = np.maximum(self._room.shape[1:], rows.shape[1:])
+        if end > len(self._room) or any(shape > self._room.shape[1:]):
+            room = np.zeros((max(end, 2 * self.size), *shape), rows.dtype)
+            room[_corner(self.rows)] = self.rows
+            self._room = room
+        self._room[self.size : end][_corner(rows)] = rows
+        self.size = end
+
+
+def _corner(rows: np.ndarray) -> tuple[slice, ...]:
+    return tuple(slice(length) for length in rows.shape)
+
+
+class Numbering:
+    """Numbers for 64-bit names, 0, 1, … as they come in."""
+
+    def __init__(self) -> None:
+        self.names = np.zeros(0, np.uint64)  # by number
+        self._sorted, self._numbers = self.names, np.zeros(0, np.int64)
+
+    def __call__(self, names: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The number of each name, and where each new one is found first, flat."""
+        distinct, place, inverse = np.unique(names, return_index=True, return_inverse=True)
+        at = np.searchsorted(self._sorted, distinct)
+        fresh = np.append(self._sorted, distinct[:1])[at] != distinct
+        fresh |= at == len(self._sorted)
+        numbers = np.append(self._numbers, 0)[at]
+        numbers[fresh] = len(self.names) + np.arange(fresh.sum())
+        self._sorted = np.insert(self._sorted, at[fresh], distinct[fresh])
+        self._numbers = np.insert(self._numbers, at[fresh], numbers[fresh])
+        self.names = np.append(self.names, distinct[fresh])
+        return numbers[inverse].reshape(names.shape), place[fresh]
+
+
+class StepTables:
+    """The steps of every kind over rows that come in by and by; those that move alike share their arrays."""
+
+    def __init__(self) -> None:
+        self._columns: list[Step] = []  # of columns
+        self.steps: list[Step] = []  # as they are now
+
+    def add(self, fresh: list[Step]) -> None:
+        """Add rows to every kind of step."""
+        if self._columns:
+            self._extend(fresh)
+        else:
+            self._columns = each(Column, fresh)
+        self.steps = each(lambda column: column.rows, self._columns)
+
+    def _extend(self, fresh: list[Step]) -> None:
+        added: dict[int, np.ndarray] = {}  # by column
+
+        def extended(column: Any, rows: Any) -> Column:
+            if id(column) not in added:
+                added[id(column)] = rows
+                column.add(rows)
+            elif added[id(column)] is not rows:  # they were alike so far
+                column = Column(column.rows[: column.size - len(rows)])
+                column.add(rows)
+            return column
+
+        self._columns = [jax.tree.map(extended, *pair) for pair in zip(self._columns, fresh, strict=True)]
+
+
+def each(function: Any, steps: list[Step]) -> list[Step]:
+    """A function of every array of steps, once for those that are shared."""
+    known: dict[int, Any] = {}
+
+    def once(leaf: Any) -> Any:
+        if id(leaf) not in known:
+            known[id(leaf)] = function(leaf)
+        return known[id(leaf)]
+
+    return [jax.tree.map(once, step) for step in steps]
