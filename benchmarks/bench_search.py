@@ -76,7 +76,7 @@ class DoorKey:
 
     def blind_steps(self, node: Node) -> float:
         total, support, weight = 0.0, node.state.support, node.state.weight
-        for i, control in enumerate(self.search.completion(node).way):
+        for i, control in enumerate(self.game.blind(support, weight, node.left)[1]):
             total += float(weight @ self.away[support])
             support, weight = self.game.layer(node.left - i).move(support, weight, control)
         return total

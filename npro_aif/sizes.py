@@ -81,8 +81,8 @@ BLOCK = 64
 MOST_HYPOTHESES = 2**20
 ROWS_AT_ONCE = 64
 # Hypotheses that have come in so; more, and a planner begins anew with those of its present belief. (A bound on memory:
-# one of DoorKey-16x16 takes about 200 bytes.)
-MOST_TAKEN_IN = 2**23
+# one of DoorKey-16x16 takes about 200 bytes, its class as many and 8 for each step, so that 100 steps are about 2 GB.)
+MOST_TAKEN_IN = 2**21
 # Hypotheses in all information states that a planner keeps: about 1 GB with what leads from one to the other. More, and
 # it forgets them. (A bound on memory; all first looks of DoorKey-8x8 and what follows them are well below.)
 MOST_REMEMBERED = 2**25

@@ -26,6 +26,7 @@ import pytest
 import npro_aif as aif
 from npro_aif.models import reactivity_maze, tiger, tmaze
 from npro_aif.solvers.search.classes import names
+from npro_aif.solvers.search.growing import StepTables
 from npro_aif.solvers.search.hypotheses import Step
 from npro_aif.solvers.search.solver import Searches
 from tests.support import assert_close
@@ -254,6 +255,66 @@ def test_a_tolerance_and_a_time() -> None:
         assert plan.info.upper - plan.info.lower <= 0.5
         assert_close(replayed(worlds, plan), plan.info.upper, 1e-9)
     assert not planner(worlds, seconds=1e-9)(KEY, belief).info.converged
+
+
+class Ticks:
+    """A clock that every look at it moves on."""
+
+    def __init__(self) -> None:
+        self.now = 0
+
+    def __call__(self) -> float:
+        self.now += 1
+        return float(self.now)
+
+
+def test_a_search_ends_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tables leave half of the time for the search, which is over when it is up, with its plan."""
+    belief, model = tiger.initial_belief(), functools.partial(tiger.tiger, accuracy=0.6)
+    guide = aif.guides.RecallGuide(model)
+    plans = aif.Planner(model, guide, aif.Planning(), aif.SearchSolver(seconds=200), max_horizon=60)
+    clock = Ticks()
+    monkeypatch.setattr("time.perf_counter", clock)
+    plan = plans(KEY, belief, 60)
+    assert 100 <= plan.info.nodes < 200  # every node looks at the clock
+    assert clock.now < 220
+    assert plan.info.lower < plan.info.upper
+
+
+@pytest.mark.parametrize("certain", [False, True])
+def test_parameters_come_in_when_they_are_possible(certain: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a world that is too large to be taken in as a whole: one belief after the other, with what was there."""
+    monkeypatch.setattr("npro_aif.solvers.search.game.MOST_HYPOTHESES", 0)
+    worlds = family(certain)
+    guide = aif.guides.RecallGuide(worlds.model)
+    plans = aif.Planner(worlds.model, guide, aif.Planning(), aif.SearchSolver(), max_horizon=HORIZON)
+    for world in (7, 3, 3, 11, 7):
+        belief = worlds.belief(world)
+        plan = plans(KEY, belief)
+        assert_close(plan.info.upper, optimum(worlds, belief, HORIZON), 1e-9)
+        assert_close(replayed(worlds, plan), plan.info.upper, 1e-9)
+    both = worlds.belief(5)._replace(parameter=(worlds.belief(3).parameter + worlds.belief(20).parameter) / 2)
+    assert_close(plans(KEY, both).info.upper, optimum(worlds, both, HORIZON), 1e-9)
+
+
+def test_steps_that_were_alike_may_part_as_tables_grow() -> None:
+    """Two kinds of step share their moves until rows come in that differ."""
+    tables = StepTables()
+    ones, twos = np.ones((2, 1, 1), np.int32), np.full((1, 1, 2), 2, np.int32)
+    label, cost = np.zeros((3, 1), np.uint64), np.zeros((3, 1))
+
+    def step(to: np.ndarray) -> Step:
+        return Step(to, None, label[: len(to)], label[: len(to)], (), cost[: len(to)], cost[: len(to)])
+
+    first = step(ones)
+    tables.add([first, first._replace(cost=first.cost + 1)])
+    assert tables.steps[0].to is tables.steps[1].to
+    before = tables.steps[0].to
+    tables.add([step(twos), step(3 * twos)])
+    assert tables.steps[0].to.tolist() == [[[1, 0]], [[1, 0]], [[2, 2]]]  # zeros fill up what was narrower
+    assert tables.steps[1].to.tolist() == [[[1, 0]], [[1, 0]], [[6, 6]]]
+    assert tables.steps[1].cost.ravel().tolist() == [1, 1, 0]
+    assert before.tolist() == ones.tolist()
 
 
 def test_a_depth_is_look_ahead_with_the_bound_beyond() -> None:

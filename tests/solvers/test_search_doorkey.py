@@ -13,6 +13,7 @@ import npro_aif as aif
 from benchmarks.bench_search import DoorKey, look_ahead, optimum
 from npro_aif.envs import DoorKey as Environment
 from npro_aif.models import doorkey
+from npro_aif.solvers.search.contingency import Contingency
 from npro_aif.solvers.search.hypotheses import Step
 from tests.support import assert_close
 
@@ -65,8 +66,23 @@ def test_a_small_grid() -> None:
     assert_close(far, best.steps, 1e-9)
 
 
+def followed_cost(steps: list[Step], support: np.ndarray, weight: np.ndarray, policy: Contingency) -> float:
+    """What a plan costs, hypothesis by hypothesis along its graph."""
+    total, ((_, start),) = 0.0, policy.starts
+    for h, share in zip(support.tolist(), weight.tolist(), strict=True):
+        place = start
+        for step in steps:
+            control = policy.controls[place]
+            total += share * step.cost[h, control]
+            h = int(step.to[h, control, 0])
+            place = policy.follow(place, tuple(step.shown[h, 0].tolist()))
+    return total
+
+
 def test_a_small_grid_in_a_hurry() -> None:
     """What the search does not reach is done by a rule, whose cost is known before the plan is replayed."""
+    world = DoorKey(6, 13)
+    steps = [world.game.plain(left).step for left in range(13, 0, -1)]
     model, belief = functools.partial(doorkey.doorkey, size=6), doorkey.initial_belief(6)
     (look, _), upper = Environment(size=6).reset(seed=1002), np.inf
     for nodes in (1, 5, None):
@@ -74,7 +90,10 @@ def test_a_small_grid_in_a_hurry() -> None:
         plans = aif.Planner(model, aif.guides.RecallGuide(model), aif.Planning(), solver, max_horizon=13)
         agent = aif.Agent(plans, belief, max_steps=13)
         agent.act(look)
-        info = agent.plans[-1].info
+        plan = agent.plans[-1]
+        info = plan.info
+        hypotheses = world.game.hypotheses(plan.belief)
+        assert_close(followed_cost(steps, *hypotheses, plan.params["contingency"]), info.upper, 1e-9)
         assert_close(plans.certificates[-1].upper, info.upper, 1e-5)
         assert bool(info.optimal) == (nodes is None)
         assert info.upper <= upper + 1e-5

@@ -26,6 +26,7 @@ from npro_aif.solvers.search.rules import Rule, rule_costs
 
 SLACK = 1e-11  # rounding in sums of bounds
 FIRST_LOOK = 64  # nodes after which the gap is looked at for the first time
+LEAST_SHARE = 1 / 16  # of the time that is given: with less left, a search ends
 BLINDLY = -1  # in place of a control: what completes the node is done
 
 
@@ -34,6 +35,9 @@ class Completion(NamedTuple):
 
     cost: float  # beyond the node's floor
     way: tuple[int, ...] | Rule  # a sequence of controls, or a rule
+
+
+KNOWN = Completion(0.0, Rule.ALL)  # where everything is known: the rule does what is best
 
 
 class Stop(Exception):
@@ -166,26 +170,32 @@ class AndOrSearch:
     def solve(self, root: Node, *, max_nodes: float, seconds: float, tolerance: float, ties: bool) -> str:
         """Search until the root is solved or a limit is reached; how it ended: "solved", "gap", "stopped".
 
+        :param seconds: for all of it, the completion of the plan included: half of the time that is left goes into
+            the search, then the plan is completed, until there is no time for more.
         :param tolerance: stop where the bounds differ by no more; it is looked at whenever the nodes have doubled.
         :param ties: solve every control that is as good as the best.
         """
         self.start, self.expanded, self.deepest = root.left, 0, 0
-        self.deadline, last = time.perf_counter() + seconds, max_nodes
+        now = time.perf_counter()
+        end = now + seconds
         pause = FIRST_LOOK if tolerance > 0 else math.inf
         with _Interrupts(self):
             while True:
-                self.most_nodes = min(last, pause)
+                self.most_nodes, self.deadline = min(max_nodes, pause), (now + end) / 2
                 try:
                     self.improve(root, math.inf)
                     if ties:
                         self._solve_ties(root)
                     return "solved"
                 except Stop:
-                    if tolerance > 0 and self.upper(root) - root.low <= tolerance:
+                    before = time.perf_counter()
+                    if (tolerance > 0 or seconds < math.inf) and self.upper(root) - root.low <= tolerance:
                         return "gap"
-                    if self.interrupted or self.expanded >= last or time.perf_counter() > self.deadline:
+                    now = time.perf_counter()
+                    late = end - now <= max(now - before, LEAST_SHARE * seconds) if seconds < math.inf else False
+                    if self.interrupted or self.expanded >= max_nodes or late:
                         return "stopped"
-                    pause = 2 * self.expanded
+                    pause = 2 * self.expanded if tolerance > 0 else math.inf
 
     def improve(self, node: Node, bound: float) -> None:
         """Raise a node's bound until it is solved or lies above ``bound``."""
@@ -266,11 +276,13 @@ class AndOrSearch:
     def completion(self, node: Node) -> Completion:
         """What is done from a node on that was not looked at: a rule in a world without chance, otherwise blindly."""
         if node.completion is None:
-            if self.game.certain and len(node.state.support) > 1:
-                self._rule([node])
-            else:
+            if not self.game.certain:
                 cost, controls = self.game.blind(node.state.support, node.state.weight, node.left)
                 node.completion = Completion(cost - node.floor, controls)
+            elif len(node.state.support) == 1:
+                node.completion = KNOWN
+            else:
+                self._rule([node])
         return node.completion  # type: ignore[return-value]
 
     def complete(self, roots: Sequence[Node]) -> None:

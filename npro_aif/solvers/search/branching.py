@@ -7,7 +7,7 @@ plan is replayed.
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -83,6 +83,10 @@ class Branching:
             return merge(to[:, 0], weight)
         mass = weight[:, None] * self.step.chance[support, control]
         return merge(to[mass > 0], mass[mass > 0])
+
+    def view(self, control: Any) -> Any:
+        """Where controls are in the tables of what is seen."""
+        return self._view[control]
 
     def seen(self, support: np.ndarray, control: np.ndarray) -> np.ndarray:
         """The number of the label that each hypothesis shows on arrival after a control."""

@@ -9,24 +9,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from npro_aif.program.signature import Signature
 from npro_aif.solvers.search.andor import BLINDLY, AndOrSearch, Node
 from npro_aif.solvers.search.branching import Branching, merge
 from npro_aif.solvers.search.contingency import END, Contingency
-from npro_aif.solvers.search.information import InformationState
-from npro_aif.solvers.search.rules import Rule, rule_control
+from npro_aif.solvers.search.following import RULES, Followed, Follower, Graph
+from npro_aif.solvers.search.marginals import Marginals
+from npro_aif.solvers.search.rules import Rule
 from npro_aif.tables.world import World
 
-
-class Ruled(NamedTuple):
-    """An information state from which a rule is followed."""
-
-    state: InformationState
-    left: int
-    rule: Rule
-
-
-Position = Node | Ruled | list[int]  # a node of the search, a state with a rule, or what is left of a control sequence
+Position = Node | Rule | list[int]  # a node of the search, a rule, or what is left of a control sequence
 
 
 class Replay(NamedTuple):
@@ -54,168 +45,148 @@ class Replayer:
     """
 
     def __init__(self, search: AndOrSearch, world: World, horizon: int):
-        self.search, self.game, self.world, self.horizon = search, search.game, world, horizon
-        self.signature: Signature = world.signature
-        kernels = world.observation | world.sensor
-        self.sites = tuple(kernels)
-        self.certain = [not kernel.learnable for kernel in kernels.values()]
-        self.sizes = {site.name: site.size for site in self.signature.observation}
-        self.controls: list[int] = []
-        self.after: list[Any] = []
+        self.search, self.game, self.horizon = search, search.game, horizon
+        self.marginals = Marginals(world, horizon)
+        self.graph = Graph([], [])
+        self.follow = Follower(self.game, self.graph, self.marginals, horizon)
         self.places: dict[Any, int] = {}
+        self.entering: list[Followed] = []  # those who follow a rule from the next step on
 
     def __call__(self, starts: list[tuple[float, Node, int]], support: np.ndarray, weight: np.ndarray) -> Replay:
         """Follow the policy from a belief over hypotheses.
 
         :param starts: the root with each control that it does, and how probable that is.
         """
-        signature, horizon, world = self.signature, self.horizon, self.world
-        num_controls, num_rows = world.num_controls, world.loop.num_classes(signature.num_states)
-        self.control = np.zeros((horizon, num_controls))
-        self.policy = np.zeros((horizon, num_rows, num_controls))
-        self.state = np.zeros((horizon + 1, signature.num_states))
-        self.memory = np.zeros((horizon + 1, signature.num_memories))
-        self.observation = {name: np.zeros((horizon, size)) for name, size in self.sizes.items()}
-        self.cost = self.effort = 0.0
         frontier: dict[tuple[int, int], list[Any]] = {}
-        contents = self._first_memories(support)
+        contents = self.marginals.first_memories(support)
         first = []
         for share, root, control in starts:
-            position: Position = root
-            if control == BLINDLY:
-                position = self._completed(root)
-                place = self._place(position)
-            else:
-                place = self._place(root, control)
+            position, place = self._completed(root) if control == BLINDLY else (root, self._node_place(root, control))
             first.append((share, place))
             for memory in np.unique(contents):
                 own = contents == memory
                 self._put(frontier, place, position, int(memory), support[own], share * weight[own])
-        for t in range(horizon):
+        rows = self._entered(Followed.none())
+        for t in range(self.horizon):
+            self._occupy(t, frontier, rows)
             frontier = self._step(t, frontier)
-        self._occupy(horizon, frontier)
-        graph = Contingency(tuple(first), tuple(self.controls), tuple(self.after), self.sites)
+            rows = self._entered(self.follow(t, rows))
+        self._occupy(self.horizon, frontier, rows)
+        found, graph = self.marginals, self.graph
         return Replay(
-            graph,
-            self.control,
-            self._policy(),
-            self.state,
-            self.memory,
-            self.observation,
-            self.effort - self.cost,
-            self.effort,
+            Contingency(tuple(first), tuple(graph.controls), tuple(graph.after), found.sites),
+            found.control,
+            found.policy(),
+            found.state,
+            found.memory,
+            found.observation,
+            found.effort - found.cost,
+            found.effort,
         )
 
     # --- Places ---
 
-    def _completed(self, node: Node) -> Position:
+    def _place(self, node: Node) -> tuple[Position, int]:
+        """What is done from a node on, and its place in the graph."""
+        self.search.settle(node)
+        return self._completed(node) if node.control == BLINDLY else (node, self._node_place(node, node.control))
+
+    def _node_place(self, node: Node, control: int) -> int:
+        return self._known((node.state.number, node.left, node.depth, control), control)
+
+    def _completed(self, node: Node) -> tuple[Position, int]:
         """What is done from a node on that was not looked at."""
         way = self.search.completion(node).way
-        return Ruled(node.state, node.left, way) if isinstance(way, Rule) else list(way)
+        if isinstance(way, Rule):
+            return way, self._known((node.state.number, node.left, way), END)
+        return list(way), self._known(way, way[0])
 
-    def _place(self, position: Position, control: int | None = None) -> int:
-        """The number of a place in the graph."""
-        if isinstance(position, Node) and control is None:
-            self.search.settle(position)
-            control = position.control
-            if control == BLINDLY:
-                position = self._completed(position)
-        if isinstance(position, list):
-            key: Any = tuple(position)
-            control = position[0]
-        elif isinstance(position, Ruled):
-            key = position.state.number, position.left, position.rule
-            control = rule_control(self.game, position.state, position.left, position.rule)
-        else:
-            key = position.state.number, position.left, position.depth, control
+    def _known(self, key: Any, control: int) -> int:
+        """The place with a name."""
         if key not in self.places:
-            self.places[key] = len(self.controls)
-            self.controls.append(int(control))  # type: ignore[arg-type]
-            self.after.append(END)
+            self.places[key] = self.graph.place(control)
         return self.places[key]
 
-    @staticmethod
     def _put(
-        frontier: dict, place: int, position: Position, memory: int, support: np.ndarray, mass: np.ndarray
+        self, frontier: dict, place: int, position: Position, memory: int, support: np.ndarray, mass: np.ndarray
     ) -> None:
-        entry = frontier.setdefault((place, memory), [position, [], []])
-        entry[1].append(support)
-        entry[2].append(mass)
+        if isinstance(position, Rule):
+            columns = (np.full(len(support), value) for value in (place, RULES.index(position), memory))
+            self.entering.append(Followed(*columns, support, mass))
+        else:
+            entry = frontier.setdefault((place, memory), [position, [], []])
+            entry[1].append(support)
+            entry[2].append(mass)
+
+    def _entered(self, rows: Followed) -> Followed:
+        entering, self.entering = self.entering, []
+        return rows.joined(entering) if entering else rows
+
+    def _occupy(self, t: int, frontier: dict, rows: Followed) -> None:
+        self.marginals.occupy(t, rows.support, rows.mass, rows.memory)
+        for (_, memory), (_, supports, masses) in frontier.items():
+            self.marginals.occupy(t, np.concatenate(supports), np.concatenate(masses), memory)
 
     # --- Steps ---
 
     def _step(self, t: int, frontier: dict) -> dict:
-        self._occupy(t, frontier)
-        left = self.horizon - t
-        layer = self.game.plain(left)
+        layer = self.game.plain(self.horizon - t)
         ahead: dict[tuple[int, int], list[Any]] = {}
         for (place, memory), (position, supports, masses) in frontier.items():
             support, mass = merge(np.concatenate(supports), np.concatenate(masses))
-            control = self.controls[place]
-            self.control[t, control] += mass.sum()
-            x: Any = support % self.game.num_states
-            np.add.at(self.policy[t], (np.asarray(self.world.loop.look(x, memory)), control), mass)
-            self.cost += float(mass @ layer.step.cost[support, control])
-            self.effort += float(mass @ layer.step.effort[support, control])
+            control = self.graph.controls[place]
+            self.marginals.act(t, layer, support, mass, control, memory)
             arrived, moved = layer.move(support, mass, control)
-            self._observe(t, layer, arrived, moved, control)
-            self._go_on(t, layer, ahead, place, position, memory, support, mass, arrived, moved)
+            self.marginals.observe(t, layer, arrived, moved, control)
+            if self.marginals.num_memories > 1 or (t < self.horizon - 1 and isinstance(position, Node)):
+                self._part(t, layer, ahead, (place, memory), position, support, mass)
+            else:  # whatever is seen
+                then = self._rest(t, place, position)
+                self._put(ahead, then[1], then[0], 0, arrived, moved)
         return ahead
 
-    def _go_on(
+    def _rest(self, t: int, place: int, position: Node | list[int]) -> tuple[Position, int]:
+        """What comes after a place if it does not matter what is seen."""
+        if t == self.horizon - 1 or isinstance(position, Node):
+            return [], END
+        rest = position[1:]
+        self.graph.after[place] = self._known(tuple(rest), rest[0])
+        return rest, self.graph.after[place]  # type: ignore[return-value]
+
+    def _part(
         self,
         t: int,
         layer: Branching,
         ahead: dict,
-        place: int,
-        position: Position,
-        memory: int,
+        here: tuple[int, int],
+        position: Node | list[int],
         support: np.ndarray,
         mass: np.ndarray,
-        arrived: np.ndarray,
-        moved: np.ndarray,
     ) -> None:
-        left, control = self.horizon - t, self.controls[place]
-        if isinstance(position, Node) and position.stamp == self.search.stamp and position.control == BLINDLY:
-            position = self._completed(position)
-        rest = position[1:] if isinstance(position, list) else None
-        remembers = self.signature.num_memories > 1
-        if left == 1 and not remembers:
-            self._put(ahead, END, [], 0, arrived, moved)
-            return
-        if rest is not None and not remembers:
-            self.after[place] = self._place(rest)
-            self._put(ahead, self.after[place], rest, 0, arrived, moved)
-            return
-        kids = {} if left == 1 or rest is not None else self._kids(position, control)  # type: ignore[arg-type]
+        """Go on by what is seen."""
+        place, memory = here
+        control, after = self.graph.controls[place], self.graph.after
+        matters = t < self.horizon - 1 and isinstance(position, Node)
+        kids = self._kids(position, control) if matters else {}  # type: ignore[arg-type]
+        if matters and after[place] == END:
+            after[place] = {}
         branches = layer.branches(support, mass, control)
         ends = branches.start.tolist()
         for i, prob in enumerate(branches.prob.tolist()):
-            part = slice(ends[i], ends[i + 1])
-            own, weight = branches.support[part], branches.weight[part]
+            own, weight = (column[ends[i] : ends[i + 1]] for column in (branches.support, branches.weight))
             seen = self._seen(layer, int(branches.outcome[i]), int(own[0]), control)
-            after: Position = []
-            if left == 1:
-                then = END
-            elif rest is not None:
-                then, after = self._place(rest), rest
-                self.after[place] = then
+            if matters:
+                then = self._place(kids[layer.sight(int(branches.outcome[i]))])
+                after[place][seen] = then[1]  # type: ignore[index]
             else:
-                after = kids[layer.sight(int(branches.outcome[i]))]
-                then = self._place(after)
-                if self.after[place] == END:
-                    self.after[place] = {}
-                self.after[place][seen] = then
-            contents = self._next_memories(t, memory, own, control, seen)
+                then = self._rest(t, place, position)
+            contents = self.marginals.next_memories(t, memory, own, control, seen)
             for content in np.unique(contents):
                 same = contents == content
-                self._put(ahead, then, after, int(content), own[same], prob * weight[same])
+                self._put(ahead, then[1], then[0], int(content), own[same], prob * weight[same])
 
-    def _kids(self, node: Node | Ruled, control: int) -> dict[tuple[int, ...], Any]:
+    def _kids(self, node: Node, control: int) -> dict[tuple[int, ...], Node]:
         """Where a control leads, by what is seen."""
-        if isinstance(node, Ruled):
-            after = self.search.information.follow(node.state, node.left, control)
-            return {seen: Ruled(state, node.left - 1, node.rule) for seen, state in after.items()}
         nodes = {kid.state.number: kid for _, kid in node.kids[control]}
         after = self.search.information.after(node.state, node.left, control)
         return {seen: nodes[state.number] for seen, state in after.items()}
@@ -223,50 +194,5 @@ class Replayer:
     def _seen(self, layer: Branching, code: int, hypothesis: int, control: int) -> tuple[int, ...]:
         """What every site shows in a branch, in which the certain ones show the same for all hypotheses."""
         _, values = layer.outcomes(code)
-        shown = layer.step.shown[hypothesis]
-        certain = iter(shown[control if len(shown) > 1 else 0].tolist())
-        uncertain = iter(values)
-        return tuple(int(next(certain if is_certain else uncertain)) for is_certain in self.certain)
-
-    def _observe(self, t: int, layer: Branching, support: np.ndarray, mass: np.ndarray, control: int) -> None:
-        step = layer.step
-        view = control if step.label.shape[1] > 1 else 0
-        certain = uncertain = 0
-        for name, is_certain in zip(self.sites, self.certain, strict=True):
-            if is_certain:
-                shown, certain = step.shown[support, view, certain], certain + 1
-                if name in self.sizes:
-                    self.observation[name][t] += np.bincount(shown, mass, self.sizes[name])
-            else:
-                table, uncertain = step.sight[uncertain], uncertain + 1
-                if name in self.sizes:
-                    self.observation[name][t] += mass @ table[support, view]
-
-    # --- States, memories, the policy of what is seen ---
-
-    def _occupy(self, t: int, frontier: dict) -> None:
-        for (_, memory), (_, supports, masses) in frontier.items():
-            for support, mass in zip(supports, masses, strict=True):
-                np.add.at(self.state[t], support % self.game.num_states, mass)
-                self.memory[t, memory] += mass.sum()
-
-    def _first_memories(self, support: np.ndarray) -> np.ndarray:
-        x: Any = support % self.game.num_states
-        return np.broadcast_to(np.asarray(self.world.loop.first_memory(x)), x.shape)
-
-    def _next_memories(
-        self, t: int, memory: int, support: np.ndarray, control: int, seen: tuple[int, ...]
-    ) -> np.ndarray:
-        x = support % self.game.num_states
-        if self.signature.num_memories == 1:
-            return np.zeros(len(x), int)
-        values: Any = {name: (seen[self.sites.index(name)], size) for name, size in self.sizes.items()}
-        content = self.world.loop.at(t).next_memory(np.asarray(memory), x, control, values)  # type: ignore[arg-type]
-        return np.broadcast_to(np.asarray(content), x.shape)
-
-    def _policy(self) -> np.ndarray:
-        """q(u_t|v,m); the prior where the plan does not come."""
-        total = self.policy.sum(-1, keepdims=True)
-        control = np.asarray(self.world.control)
-        prior = np.stack([np.exp(np.asarray(self.world.loop.prior(row))) for row in control[: self.horizon]])
-        return np.where(total > 0, self.policy / np.where(total > 0, total, 1.0), prior)
+        certain, uncertain = iter(layer.step.shown[hypothesis, layer.view(control)].tolist()), iter(values)
+        return tuple(int(next(certain if is_certain else uncertain)) for is_certain in self.marginals.certain)

@@ -29,7 +29,7 @@ class Rule(enum.Enum):
 def rule_control(game: Game, state: InformationState, left: int, rule: Rule) -> int:
     """What a rule does."""
     layer, ahead = game.layer(left), game.value(left - 1)
-    return int(_controls(layer, ahead, state.support, state.weight, np.zeros(1, np.intp), rule)[0])
+    return int(rule_controls(layer, ahead, state.support, state.weight, np.zeros(1, np.intp), rule)[0])
 
 
 class _Followed(NamedTuple):
@@ -82,7 +82,7 @@ def _step(game: Game, left: int, rows: _Followed, rule: Rule, total: np.ndarray)
     """One step by a rule, which adds its costs: those whom what is seen tells apart are in other groups then."""
     layer, first = game.layer(left), starts(rows.group)
     sizes = np.diff(np.append(first, len(rows.group)))
-    control = np.repeat(_controls(layer, game.value(left - 1), rows.support, rows.weight, first, rule), sizes)
+    control = np.repeat(rule_controls(layer, game.value(left - 1), rows.support, rows.weight, first, rule), sizes)
     np.add.at(total, rows.origin, rows.weight * layer.step.cost[rows.support, control])
     support = layer.step.to[rows.support, control, 0].astype(np.intp)
     seen = (rows.group * len(layer.labels) + layer.seen(support, control)) * layer.size + support
@@ -94,10 +94,10 @@ def _step(game: Game, left: int, rows: _Followed, rule: Rule, total: np.ndarray)
     return _Followed(support, np.add.reduceat(weight, first), origin, group)
 
 
-def _controls(
+def rule_controls(
     layer: Branching, ahead: np.ndarray, support: np.ndarray, weight: np.ndarray, first: np.ndarray, rule: Rule
 ) -> np.ndarray:
-    """The control of each group of hypotheses, (G,), of which these are the first."""
+    """The control of each group of classes, (G,), of which these are the first; the first one of those that tie."""
     values = layer.step.cost[support] + layer.expected(ahead, support)  # (N, U)
     total = np.add.reduceat(weight[:, None] * values, first)
     if rule is Rule.LIKELIEST:
@@ -107,4 +107,5 @@ def _controls(
         nearest = np.flatnonzero(needed == np.repeat(np.minimum.reduceat(needed, first), sizes))
         group = np.repeat(np.arange(len(first)), sizes)[nearest]
         total = np.where(np.isfinite(total), values[nearest[starts(group)]], np.inf)
-    return total.argmin(1)
+    blur = EQUAL * np.add.reduceat(weight, first)
+    return (total <= (total.min(1) + blur)[:, None]).argmax(1)

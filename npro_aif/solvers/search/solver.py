@@ -81,8 +81,8 @@ class SearchSolver:
     :param max_depth: how many steps to look ahead; beyond it the perfect-information cost stands for what follows.
         First controls that tie are then shared equally.
     :param tol: stop where the bounds differ by no more, in nats.
-    :param seconds: how long to search for each plan, at most. (What is worked out once for a world, and the completion
-        of a plan, come on top.)
+    :param seconds: how long to search for each plan, at most, what completes it included. (Tables of a world, or of
+        parameters that come in, are worked out once; they leave at least half of the time for the search.)
 
     >>> import jax, npro_aif as aif
     >>> from npro_aif.models.tmaze import tmaze, initial_belief
@@ -215,13 +215,14 @@ class Searches:
         state, blur = search.information.state(classes, weights)
         depth = horizon if solver.max_depth is None else min(horizon, solver.max_depth)
         root = search.node(state, horizon, depth)
+        search.game.patience(horizon)  # and so all that comes on top of the seconds is at hand
         limit = sys.getrecursionlimit()
         sys.setrecursionlimit(max(limit, 1000 + FRAMES * horizon))
         try:
             ended = search.solve(
                 root,
                 max_nodes=math.inf if solver.max_nodes is None else solver.max_nodes,
-                seconds=math.inf if solver.seconds is None else solver.seconds,
+                seconds=self._seconds(time.perf_counter() - began),
                 tolerance=solver.tol,
                 ties=depth < horizon,
             )
@@ -237,6 +238,11 @@ class Searches:
             Certificate(horizon, float(info.lower), float(info.upper), bool(info.optimal), int(info.nodes), seconds)
         )
         return SearchOutcome(search, root, starts, support, weight, weights, blur, info)
+
+    def _seconds(self, used: float) -> float:
+        """How long to search when so many seconds were used for tables: at least half of what is given."""
+        given = math.inf if self.solver.seconds is None else self.solver.seconds
+        return max(given - used, given / 2)
 
     def _of(self, belief: Belief, horizon: int, elapsed: Any, marks: list[bytes]) -> AndOrSearch:
         """The search that these steps belong to: the last one, or a new one."""
