@@ -39,20 +39,21 @@ class Followed(NamedTuple):
 
     @classmethod
     def none(cls) -> Followed:
-        return cls(*(np.zeros(0, np.int64) for _ in range(4)), np.zeros(0))
+        nothing = np.zeros(0, np.int64)
+        return cls(nothing, nothing, nothing, nothing, np.zeros(0))
 
     def joined(self, others: list[Followed]) -> Followed:
         """With others; what is the same is put together."""
-        place, rule, memory, support, mass = map(np.concatenate, zip(self, *others, strict=True))
-        order = np.lexsort((support, memory, place))
-        columns = [column[order] for column in (place, rule, memory, support)]
-        same = np.ones(len(order), bool)
-        same[:1] = False
-        for column in columns:
-            same[1:] &= column[1:] == column[:-1]
-        first = np.flatnonzero(~same)
-        mass = np.add.reduceat(mass[order], first) if len(first) else mass
-        return Followed(*(column[first] for column in columns), mass)
+        rows = Followed(*map(np.concatenate, zip(self, *others, strict=True)))
+        order = np.lexsort((rows.support, rows.memory, rows.place))
+        rows = Followed(*(column[order] for column in rows))
+        fresh = np.zeros(len(order), bool)
+        fresh[:1] = True
+        for column in (rows.place, rows.memory, rows.support):
+            fresh[1:] |= column[1:] != column[:-1]
+        first = np.flatnonzero(fresh)
+        mass = np.add.reduceat(rows.mass, first) if len(first) else rows.mass
+        return Followed(*(column[first] for column in rows))._replace(mass=mass)
 
 
 class Follower:
@@ -109,7 +110,7 @@ class Follower:
             if after[before] == END:
                 after[before] = {}
             fresh.append(self.graph.place())
-            after[before][tuple(sight)] = fresh[-1]  # type: ignore[index]
+            after[before][tuple(sight)] = fresh[-1]
         result = np.empty(len(place), np.int64)
         result[order] = np.array(fresh)[np.cumsum(group) - 1]
         return result

@@ -111,8 +111,8 @@ class Replayer:
         self, frontier: dict, place: int, position: Position, memory: int, support: np.ndarray, mass: np.ndarray
     ) -> None:
         if isinstance(position, Rule):
-            columns = (np.full(len(support), value) for value in (place, RULES.index(position), memory))
-            self.entering.append(Followed(*columns, support, mass))
+            at, rule, content = (np.full(len(support), value) for value in (place, RULES.index(position), memory))
+            self.entering.append(Followed(at, rule, content, support, mass))
         else:
             entry = frontier.setdefault((place, memory), [position, [], []])
             entry[1].append(support)
