@@ -11,7 +11,10 @@ WORKERS ?= 2
 demo: $(READY)
 	$(BIN)/npro-aif demo
 
-test: lint types pytest site
+# What needs one core goes side by side, as the tests keep two busy.
+test: $(READY)
+	$(MAKE) --jobs 2 --output-sync=target lint types site
+	$(MAKE) pytest
 
 lint: $(READY)
 	$(BIN)/ruff check .

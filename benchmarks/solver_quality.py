@@ -363,7 +363,10 @@ def report(name: str, outcomes: list[Outcome], counts: tuple[int, ...] = COUNTS)
     for count in counts:
         gaps = values[:, :count].min(1) - np.array([o.best for o in outcomes])
         kept = np.array(
-            [row[int(lowest(jnp.asarray(own[:count]))[0])] for own, row in zip(values, settled, strict=True)]
+            [
+                row[int(lowest(jnp.asarray(own[:count]), jnp.asarray(row[:count]))[0])]
+                for own, row in zip(values, settled, strict=True)
+            ]
         )
         lines.append(
             f"{name}, {count:2d} starts: above in {(gaps > ABOVE).mean():6.1%}, by {gaps.mean():.4f} on average "

@@ -130,7 +130,7 @@ class CoordinateSolver:
         if self.num_starts(problem) == 1:
             return self._solve(problem, params)
         every = self.every_start(problem, key, params)
-        best, agreed = lowest(every.free_energy[:, -1])
+        best, agreed = lowest(every.free_energy[:, -1], every.info.converged)
         solution: Solution = jax.tree.map(lambda leaf: leaf[best], every)
         info = solution.info._replace(starts=jnp.asarray(self.num_starts(problem)), agreed=agreed)
         return solution._replace(info=info)

@@ -16,7 +16,8 @@ Result = TypeVar("Result")
 # Further starts have 4 N(0,1) for control logits: nearly deterministic policies. From N(0,1), which is near the uniform
 # policy, starts often end in the same few minima.
 SPREAD = 4.0
-AGREEMENT = 1e-4  # starts whose F differs by less, relative to max(1, |F|), agree
+AGREEMENT = 1e-4  # starts whose F differs by less, relative to max(1, |F|), agree,
+EQUAL = 1e-6  # and by so little they are as low as each other: that is what settled means
 
 
 def check_restarts(restarts: int) -> None:
@@ -47,10 +48,13 @@ def every_start(
     return jax.vmap(start)(jnp.arange(restarts))
 
 
-def lowest(values: Array) -> tuple[Array, Array]:
-    """Which start ended lowest (of those that agree the first), and how many agree with it."""
+def lowest(values: Array, settled: Array) -> tuple[Array, Array]:
+    """Which start is kept, and how many agree with it.
+
+    It is the first of those that ended lowest but for ``EQUAL``; one that settled goes before one that still moves.
+    """
     values = jnp.where(jnp.isnan(values), jnp.inf, values)
     least = values.min()
-    agree = values <= least + AGREEMENT * jnp.maximum(1.0, jnp.abs(least))
-    equal = values <= least + 1e-7 * jnp.maximum(1.0, jnp.abs(least))  # but for rounding
-    return jnp.argmax(equal), agree.sum()
+    scale = jnp.maximum(1.0, jnp.abs(least))
+    equal, agree = (values <= least + tolerance * scale for tolerance in (EQUAL, AGREEMENT))
+    return jnp.argmax(equal.astype(int) + (equal & settled)), agree.sum()

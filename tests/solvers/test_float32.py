@@ -19,7 +19,8 @@ pytestmark = pytest.mark.usefixtures("quick_compile")
 LONG, SHORT = 1000, 3
 STATES, CONTROLS, TRUTHS = 3, 2, 2
 SCALES = (1e-3, 1.0, 1e3, 1e6)
-POLICY, MOST, ALL = ("control",), ("control", "parameter", "state"), ("control", "parameter", "state", "observation")
+POLICY, LAYOUT = ("control",), ("control", "parameter")
+MOST, ALL = ("control", "parameter", "state"), ("control", "parameter", "state", "observation")
 RARE = 1e-30
 
 rng = np.random.default_rng(0)
@@ -82,6 +83,10 @@ MORE = [
     (aif.Marginal(), POLICY),
     (aif.Active(gradient="through"), POLICY),
     (aif.Active(), POLICY),
+    (aif.Planning(), LAYOUT),
+    (aif.Marginal(), LAYOUT),
+    (aif.Active(gradient="through"), LAYOUT),
+    (aif.Active(), LAYOUT),
 ]
 
 

@@ -23,10 +23,11 @@ def test_the_default_is_as_low_as_the_best_of_many(name: str) -> None:
     outcomes = quality.run([name], ("control",), 3, svi=False, structures=structures)[name]
     assert len(outcomes) == 6
     for outcome in outcomes:
-        kept = int(lowest(jnp.asarray(outcome.starts[:STARTS]))[0])  # as the solver chooses
+        starts, settled = (jnp.asarray(each[:STARTS]) for each in (outcome.starts, outcome.settled))
+        kept = int(lowest(starts, settled)[0])  # as the solver chooses
         assert outcome.starts[kept] <= outcome.best + ABOVE
+        assert outcome.settled[kept]
         assert outcome.rise <= 1e-6
-    assert np.mean([outcome.settled for outcome in outcomes]) >= 0.9  # of 240 starts; in one world many creep
 
 
 @pytest.mark.parametrize("number", [7, 18])
