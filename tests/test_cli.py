@@ -89,7 +89,7 @@ def test_a_file_is_run(tmp_path: Path, quick_compile: None) -> None:
 
 def test_a_page_is_written(tmp_path: Path, quick_compile: None) -> None:
     path = tmp_path / "deep" / "page.html"
-    result = invoke("view", "tiger.POMDP", "--solver", "coordinate", "--max-steps", "2", "--out", str(path))
+    result = invoke("view", "tiger.POMDP", "--solver", "search", "--max-steps", "2", "--out", str(path))
     assert result.exit_code == 0, result.output
     assert "F_planning: reward" in result.output
     assert str(path) in result.output

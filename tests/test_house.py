@@ -13,6 +13,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+import pytest
+
 ROOT = Path(__file__).parents[1]
 FOLDERS = {"npro_aif": ROOT / "npro_aif", "npro_aif.models": ROOT / "models", "npro_aif.guides": ROOT / "guides"}
 
@@ -189,6 +191,7 @@ print(len(names))
 """
 
 
+@pytest.mark.slow  # `make types` installs and checks a copy each time
 def test_every_module_comes_out_of_the_wheel(tmp_path: Path) -> None:
     """The wheel is built as a release is, from a copy, unpacked, and imported from there, not from the repository."""
     source = tmp_path / "source"

@@ -118,7 +118,7 @@ def mean_field_joint(world: RandomWorld, params: dict[str, jax.Array]) -> oracle
 
 def test_planning_with_a_mean_field_guide() -> None:
     """The plan's free energy is that of its tables by enumeration, and no lower than the evidence allows."""
-    world = random_world(1)
+    world = random_world(28)
     assert all((table > 0).all() for table in world.tables[:4])
     planner = aif.Planner(
         world.model, guide=mean_field(world), objective=aif.Marginal(), solver=aif.SVISolver(optax.adam(0.1), 150)
@@ -142,7 +142,7 @@ def test_planning_with_a_mean_field_guide() -> None:
 
 @pytest.mark.parametrize("objective", [aif.Active(), aif.Active(normalize=True, planning_correction=False)])
 def test_every_objective_of_a_mean_field_guide(objective: Any) -> None:
-    world = random_world(1)
+    world = random_world(28)
     guide = mean_field(world)
     trace = numpyro.handlers.trace(numpyro.handlers.seed(guide, 3)).get_trace(world.belief(), horizon=world.horizon)
     params = {name: site["value"] for name, site in trace.items() if site["type"] == "param"}

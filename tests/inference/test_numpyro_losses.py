@@ -132,7 +132,7 @@ def test_a_plan_draws_from_its_posterior(guide: str) -> None:
     check_frequencies(joint_of(random, plan.complete()), flat_draws(random, draws))
 
 
-@pytest.mark.parametrize("guide", GUIDES)
+@pytest.mark.parametrize("guide", ["temporal", pytest.param("sequence", marks=pytest.mark.slow)])
 def test_trace_elbo_estimates_the_marginal(guide: str) -> None:
     random = random_world(2)
     program = GUIDES[guide](random.model)

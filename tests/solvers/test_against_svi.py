@@ -103,6 +103,7 @@ def excess(objective: Objective, count: int, rate: float, steps: int) -> np.ndar
     return difference
 
 
+@pytest.mark.slow  # test_quality.py has more starts, and listed policies
 @pytest.mark.usefixtures("quick_compile")
 def test_sweeps_end_as_low_as_descents(x64: None) -> None:
     """The short twin, of the objective with the local minima."""

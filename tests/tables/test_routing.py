@@ -44,7 +44,7 @@ def kernels(table: np.ndarray) -> dict[str, Transition]:
 
 
 @pytest.mark.parametrize("axes", ["tixu", "xu", "u", "ix"])
-@pytest.mark.parametrize("outcomes", [2, 8])
+@pytest.mark.parametrize("outcomes", [2, pytest.param(8, marks=pytest.mark.slow)])
 def test_every_form_moves_the_same_mass(outcomes: int, axes: str) -> None:
     table = moves(outcomes, axes)
     rng = np.random.default_rng(0)
