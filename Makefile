@@ -6,7 +6,7 @@ READY := $(VENV)/ready
 TYPES := $(VENV)/types
 WORKERS ?= 2
 
-.PHONY: demo test lint types pytest slow bench wheel oldest docs site clean
+.PHONY: demo test lint types pytest slow bench wheel dist oldest docs site clean
 
 demo: $(READY)
 	$(BIN)/npro-aif demo
@@ -43,6 +43,12 @@ wheel: $(READY)
 	cd $(VENV) && empty/bin/python ../tests/core_alone.py
 	$(VENV)/empty/bin/pip install --quiet "$$(echo $(VENV)/wheel/*.whl)[cli]"
 	cd $(VENV) && empty/bin/npro-aif run tmaze --episodes 2
+
+# What goes to PyPI, in dist/: source and wheel, with a README that renders there.
+dist:
+	$(PYTHON) -m venv --clear $(VENV)/release && $(VENV)/release/bin/pip install --quiet build twine
+	rm -rf dist && $(VENV)/release/bin/python -m build --outdir dist .
+	$(VENV)/release/bin/twine check --strict dist/*
 
 # The lower bounds of pyproject.toml, exactly, in an environment of their own; TESTS says which tests, all by default.
 # (Old versions of others on new ones of what they need say that these are deprecated.)

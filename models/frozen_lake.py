@@ -27,6 +27,7 @@ SLIP = 0.1
 NEAR, FAR, FARTHEST = 0.4, 0.1, 6  # before a scan the noise is NEAR and, at the farthest cell, FAR more
 SCANNED_NOISE = 0.001
 MAX_STEPS = 15
+LOOKS, SCANNED = ("ice", "hole"), ("no", "yes")
 SITES = tuple(f"hole_{cell}" for cell in range(CELLS))
 IS_HOLE = np.array([np.isin(np.arange(CELLS), holes) for holes in HOLES])  # (Θ, cells)
 IS_OVER = IS_HOLE | (np.arange(CELLS) == GOAL)
@@ -62,19 +63,19 @@ def frozen_lake(belief: aif.Belief, horizon: Any = MAX_STEPS) -> None:
     to, hole, prior = jnp.asarray(moves()), jnp.asarray(looks()), jnp.asarray(WEIGHTS) / sum(WEIGHTS)
     over = jnp.asarray(IS_OVER)
     theta = aif.parameter("theta", dist.Categorical(probs=belief.parameter), labels=[str(h) for h in HOLES])
-    start = aif.initial_state({"cell": CELLS, "scanned": 2}, belief.state[theta])
+    start = aif.initial_state({"cell": CELLS, "scanned": 2}, belief.state[theta], labels={"scanned": SCANNED})
 
     def step(state: tuple[Any, Any], t: Any) -> tuple[Any, Any]:
         before, scanned = state
         u = aif.control("u", dist.Categorical(probs=prior), labels=CONTROLS)
         cell = aif.state("cell", dist.Categorical(probs=to[theta, before, u]))
         scans = (u == SCAN) & ~over[theta, before]  # what is over stays as it is
-        scanned = aif.state("scanned", aif.DeterministicCategorical(jnp.where(scans, 1, scanned), 2))
+        scanned = aif.state("scanned", aif.DeterministicCategorical(jnp.where(scans, 1, scanned), 2), labels=SCANNED)
         for c, site in enumerate(SITES):
             p = hole[theta, cell, scanned, c]
-            aif.observation(site, dist.Categorical(probs=jnp.stack([1 - p, p], -1)))
+            aif.observation(site, dist.Categorical(probs=jnp.stack([1 - p, p], -1)), labels=LOOKS)
         aif.observation("seen_cell", aif.DeterministicCategorical(cell, CELLS), plan=False)
-        aif.observation("seen_scanned", aif.DeterministicCategorical(scanned, 2), plan=False)
+        aif.observation("seen_scanned", aif.DeterministicCategorical(scanned, 2), plan=False, labels=SCANNED)
         aif.preference("goal", jnp.where(cell == GOAL, 1.0, 0.0))
         return cell, scanned
 

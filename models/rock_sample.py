@@ -30,6 +30,8 @@ HURRY = {"published": 0.0, "reward": 1.0}  # nats for every step at the exit
 MAX_STEPS, HORIZON = 25, 12
 QUALITIES = np.array([[theta >> (NUM - 1 - j) & 1 for j in range(NUM)] for theta in range(2**NUM)])  # (Θ, rocks)
 TAKEN = QUALITIES  # the bits of what was taken, likewise
+QUALITY_LABELS = tuple(" ".join(WORDS[bit] for bit in bits) for bits in QUALITIES)
+TAKEN_LABELS = tuple("+".join(str(j) for j in range(NUM) if bits[j]) or "none" for bits in TAKEN)
 TOLD = tuple(", ".join(words) for words in itertools.product(WORDS, repeat=NUM))  # what may be remembered
 AT_EXIT = np.arange(CELLS) % SIDE == SIDE - 1
 
@@ -91,9 +93,10 @@ def rock_sample(
         raise ValueError(f"preference: found {preference!r}, expected one of {tuple(PREFERENCES)}")
     good, bad, leaves = PREFERENCES[preference]
     gain = jnp.asarray(np.where(QUALITIES, good, bad) @ TAKEN.T)  # (Θ, taken)
-    theta = aif.parameter("theta", dist.Categorical(probs=belief.parameter))
+    theta = aif.parameter("theta", dist.Categorical(probs=belief.parameter), labels=QUALITY_LABELS)
     sizes = {"cell": CELLS, "taken": 2**NUM, "event": len(EVENTS)}
-    start = aif.initial_state(sizes, belief.state[theta], labels={"event": EVENTS})
+    labels = {"taken": TAKEN_LABELS, "event": EVENTS}
+    start = aif.initial_state(sizes, belief.state[theta], labels=labels)
 
     if memory not in (None, "told"):
         raise ValueError(f"memory: found {memory!r}, expected None or 'told'")
@@ -103,13 +106,14 @@ def rock_sample(
         *place, told = state
         u = aif.control("u", dist.Categorical(probs=prior), labels=CONTROLS)
         cell = aif.state("cell", aif.DeterministicCategorical(next_cell[(*place, u)], CELLS))
-        taken = aif.state("taken", aif.DeterministicCategorical(next_taken[(*place, u)], 2**NUM))
+        taken = aif.state("taken", aif.DeterministicCategorical(next_taken[(*place, u)], 2**NUM), labels=TAKEN_LABELS)
         event = aif.state("event", aif.DeterministicCategorical(next_event[(*place, u)], len(EVENTS)), labels=EVENTS)
         for j in range(NUM):
             y = aif.observation(f"rock_{j}", dist.Categorical(probs=word[theta, cell, event, j]), labels=WORDS)
             told = replaced(told, j, y) if memory else None
         for site, value in {"cell": cell, "taken": taken, "event": event}.items():
-            aif.observation(f"seen_{site}", aif.DeterministicCategorical(value, sizes[site]), plan=False)
+            seen = aif.DeterministicCategorical(value, sizes[site])
+            aif.observation(f"seen_{site}", seen, plan=False, labels=labels.get(site))
         out = jnp.asarray(AT_EXIT, float)[cell]
         last = gain[theta, taken] + leaves * out
         aif.preference("goal", HURRY[preference] * out + jnp.where(t == horizon, last, 0.0))

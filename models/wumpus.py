@@ -34,7 +34,7 @@ GOLD_PREFERENCE = 6.0  # nats a step
 SUCCESS = 100.0  # nats, where success is all that counts: controls' priors are worth a few
 PREFERENCES = ("published", "reward")
 MAX_STEPS, HORIZON = 16, 8
-SITES = ("breeze", "stench", "glitter")
+SITES, WORDS = ("breeze", "stench", "glitter"), ("no", "yes")
 TOLD = ("not sensed", *(f"{b}{s}{g}" for b in "-b" for s in "-s" for g in "-g"))  # what may be remembered
 
 _CELL = np.arange(CELLS)
@@ -80,7 +80,7 @@ def wumpus(
     to, sign, prior = jnp.asarray(moves()), jnp.asarray(signs()), jnp.asarray(WEIGHTS) / sum(WEIGHTS)
     gold, over = jnp.asarray(IS_GOLD), jnp.asarray(IS_OVER, jnp.int32)
     theta = aif.parameter("theta", dist.Categorical(probs=belief.parameter))
-    start = aif.initial_state({"cell": CELLS, "sensed": 2}, belief.state[theta])
+    start = aif.initial_state({"cell": CELLS, "sensed": 2}, belief.state[theta], labels={"sensed": WORDS})
 
     if preference not in PREFERENCES:
         raise ValueError(f"preference: found {preference!r}, expected one of {PREFERENCES}")
@@ -93,15 +93,15 @@ def wumpus(
         u = aif.control("u", dist.Categorical(probs=prior), labels=CONTROLS)
         cell = aif.state("cell", dist.Categorical(probs=to[theta, before, u]))
         now = jnp.where(over[theta, before], sensed, jnp.where(u == SENSE, 1, 0))  # what is over stays as it is
-        sensed = aif.state("sensed", aif.DeterministicCategorical(now, 2))
+        sensed = aif.state("sensed", aif.DeterministicCategorical(now, 2), labels=WORDS)
         word: Any = 0
         for k, site in enumerate(SITES):
             p = sign[theta, cell, sensed, k]
-            y: Any = aif.observation(site, dist.Categorical(probs=jnp.stack([1 - p, p], -1)), labels=("no", "yes"))
+            y: Any = aif.observation(site, dist.Categorical(probs=jnp.stack([1 - p, p], -1)), labels=WORDS)
             word = 2 * word + y
         aif.observation("seen_cell", aif.DeterministicCategorical(cell, CELLS), plan=False)
-        aif.observation("seen_sensed", aif.DeterministicCategorical(sensed, 2), plan=False)
-        aif.observation("over", aif.DeterministicCategorical(over[theta, cell], 2), plan=False)
+        aif.observation("seen_sensed", aif.DeterministicCategorical(sensed, 2), plan=False, labels=WORDS)
+        aif.observation("over", aif.DeterministicCategorical(over[theta, cell], 2), plan=False, labels=WORDS)
         worth = GOLD_PREFERENCE if preference == "published" else jnp.where(t == horizon, SUCCESS, 0.0)
         aif.preference("gold", jnp.where(gold[theta, cell], worth, 0.0))
         return cell, sensed, aif.memory("told", jnp.where(sensed, word + 1, told), len(TOLD)) if memory else None

@@ -1,4 +1,4 @@
-"""The core without any extra: the README's program runs, DoorKey plans, and each missing package is named.
+"""The core without any extra: the README's programs run, DoorKey plans, and each missing package is named.
 
 Run as a script, in an environment that has the core alone or with ``--hide`` in any other.
 """
@@ -36,7 +36,7 @@ def main() -> None:
     if "--hide" in sys.argv:
         sys.meta_path.insert(0, Hide())
     readme = (Path(__file__).parents[1] / "README.md").read_text()
-    code = next(block for block in re.findall(r"```python\n(.*?)```", readme, re.DOTALL) if "def fishing" in block)
+    code = "\n".join(re.findall(r"```python\n(.*?)```", readme, re.DOTALL))
     file = Path(tempfile.mkdtemp()) / "fishing.py"  # a file, as the program's lines are asked for
     file.write_text(code)
     names: dict[str, Any] = {"__name__": "fishing"}
@@ -55,16 +55,16 @@ def main() -> None:
         observation, _ = env.reset(seed=0)
         assert env.observation_space.contains(observation), (env, observation)
         env.step(0)
-    found = [
+    refusals = [
         refusal(lambda: importlib.import_module("npro_aif.envs").DoorKey),
         refusal(lambda: names["plan"].to_arviz()),
         refusal(lambda: importlib.import_module("npro_aif.analysis.terms_figure")),
         refusal(lambda: importlib.import_module("npro_aif.cli")),
     ]
-    for line in found:
+    for line in refusals:
         print(line)
-    extras = [re.search(r"pip install 'npro-aif\[(\w+)\]'", line) for line in found]
-    assert [match and match[1] for match in extras] == ["envs", "arviz", "figures", "cli"], found
+    extras = [re.search(r"pip install 'npro-aif\[(\w+)\]'", line) for line in refusals]
+    assert [match and match[1] for match in extras] == ["envs", "arviz", "figures", "cli"], refusals
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 (() => {
   const data = JSON.parse(document.getElementById("data").textContent);
   const { sites, drawing, runs } = data;
-  const controls = labelsOf(sites.control);
+  const controls = labelsOf(sites.control), looks = [...sites.observation, ...sites.sensor];
   const frames = Math.max(...runs.map((run) => run.steps.length)); // the last frame is the end of the longest episode
   const wide = window.matchMedia("(min-width: 901px)").matches;
   const state = { frame: 0, ahead: 0, shown: runs.length > 1 && wide ? "both" : "0", bars: "total", timer: null };
@@ -40,6 +40,11 @@
   const pairs = (flat) => Array.from({ length: flat.length / 2 }, (_, i) => [flat[2 * i], flat[2 * i + 1]]);
   const percent = (p) => `${Math.round(100 * p)} %`;
   const spell = (name) => name.replace(/_/g, " ");
+  const observed = (name) => spell(name).replace(/^seen /, "");
+  const alike = (name) => { // one of many sites with the same words, as the cells of a view: which one says little
+    const labels = looks.find((site) => site.name === name)?.labels;
+    return labels && looks.filter((site) => String(site.labels) === String(labels)).length > 6;
+  };
   const list = (entries, most = 3) => {
     const sorted = [...entries].sort((a, b) => b[1] - a[1]);
     const rest = sorted.length - most;
@@ -246,10 +251,9 @@
     showTruth(view, frame);
     const doing = step ? el("strong", { "data-done": step.done }, controls[step.done]) : null;
     if (step) {
-      const seen = Object.entries(step.seen).map(([name, label]) => `${spell(name)} ${label}`);
+      const seen = [...new Set(Object.entries(step.seen).filter(([, label]) => label !== "unseen").map(([name, label]) => (alike(name) ? label : `${observed(name)} ${label}`)))];
       const chosen = step.first.probability[step.done], tied = step.first.probability.filter((p) => Math.abs(p - chosen) < 2e-5).length;
-      const labels = [...new Set(Object.values(step.seen))].filter((label) => label !== "unseen");
-      const saw = seen.length === 0 ? "It saw nothing." : `It saw ${(seen.length > 5 ? labels : seen).slice(0, 8).join(", ")}.`;
+      const saw = seen.length === 0 ? "It saw nothing." : `It saw ${seen.slice(0, 8).join(", ")}.`;
       now.replaceChildren(`Step ${frame + 1} of ${last}. ${saw} It plans ${step.future.horizon} step${step.future.horizon > 1 ? "s" : ""} ahead and does `, doing, `, q = ${fixed(step.first.probability[step.done])}${tied > 1 ? `, one of ${tied} that are equally likely` : ""}.`);
     } else now.replaceChildren(`After ${last} steps the episode is over, with a total reward of ${fixed(run.reward, 2)}.`);
     for (const name of ["belief", "plan", "first", "energy", "time"]) {

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -165,12 +166,12 @@ def draw_rock_sample(**_: Any) -> Drawing:
     states = 2**rock_sample.NUM * len(rock_sample.EVENTS)
     taken = np.arange(rock_sample.CELLS * states) % states // len(rock_sample.EVENTS)
     kinds = {int(cell): "goal" for cell in np.flatnonzero(rock_sample.AT_EXIT)}
-    things = []
+    things, names = [], {}
     for j, place in enumerate(rock_sample.ROCKS):
         here = np.arange(rock_sample.CELLS) == place
         good = rock_sample.QUALITIES[:, j, None].astype(bool)
         things.append(Thing("good rock", GOOD_ROCK, good & here, rock_sample.TAKEN[taken, j] == 0))
-        kinds[place] = "rock"
+        kinds[place], names[place] = "rock", f"rock {j}"
     return _grid(
         "RockSample",
         rock_sample,
@@ -178,10 +179,19 @@ def draw_rock_sample(**_: Any) -> Drawing:
         states,
         tuple(things),
         "Three rocks, good or bad. They can be sensed from afar and sampled; the exit is on the right.",
+        names,
     )
 
 
-def _grid(title: str, module: Any, kinds: dict[int, str], rest: int, things: tuple[Thing, ...], about: str) -> Drawing:
+def _grid(
+    title: str,
+    module: Any,
+    kinds: Mapping[int, str],
+    rest: int,
+    things: tuple[Thing, ...],
+    about: str,
+    names: Mapping[int, str] = MappingProxyType({}),
+) -> Drawing:
     """A square grid whose cells are counted row by row; the state has ``rest`` values beside the cell."""
     side, cells = module.SIDE, np.arange(module.CELLS)
     row, column = np.divmod(cells, side)
@@ -192,7 +202,7 @@ def _grid(title: str, module: Any, kinds: dict[int, str], rest: int, things: tup
         title=title,
         sites=("cell",),
         places=places,
-        tiles=tuple(Tile(x, y, kinds.get(i, "floor")) for i, (x, y) in enumerate(places)),
+        tiles=tuple(Tile(x, y, kinds.get(i, "floor"), names.get(i, "")) for i, (x, y) in enumerate(places)),
         target=target.reshape(-1, len(module.CONTROLS)),
         things=things,
         about=about,
