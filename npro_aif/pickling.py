@@ -31,8 +31,8 @@ class Portable:
     transient: ClassVar[tuple[str, ...]] = ()  # attributes that stay behind
 
     def __reduce__(self) -> Any:
-        kept = {name: value for name, value in vars(self).items() if name not in self.transient}
-        return _restore, (type(self), dumps(kept))
+        attributes = {name: value for name, value in vars(self).items() if name not in self.transient}
+        return _restore, (type(self), dumps(attributes))
 
     def restore(self) -> None:
         """Make again what stayed behind."""

@@ -218,8 +218,8 @@ class Agent(Portable):
         results = []
         for state, decision in zip(states, decisions, strict=True):
             control = self.rule.best(decision.control, state.key, step)
-            kept = () if decision.plan is None else (decision.plan,)
-            plans = state.plans + kept if record else kept
+            newest = () if decision.plan is None else (decision.plan,)
+            plans = state.plans + newest if record else newest
             results.append((self._by_site(control), AgentState(decision.belief, step + 1, control, state.key, plans)))
         return results
 

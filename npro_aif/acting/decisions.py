@@ -188,11 +188,11 @@ class Decider:
         solutions.count_last(len(plans), seconds)
         solutions.note([(int(plan.info.iterations), bool(plan.info.converged)) for plan in plans])
         solutions.decisions += len(situations)
-        made = dict(zip(problems, plans, strict=True))
+        plan_of = dict(zip(problems, plans, strict=True))
         return [
             Decision(belief, self._scores(plan), plan)
             for now, belief in zip(situations, beliefs, strict=True)
-            for plan in [made[id(belief), id(now.plan)]]
+            for plan in [plan_of[id(belief), id(now.plan)]]
         ]
 
     def _way(self, beliefs: Sequence[Belief]) -> Way:

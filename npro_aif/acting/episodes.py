@@ -207,9 +207,9 @@ def _prepare(agent: Acting, solutions: Solutions) -> None:
     """Let an agent set itself up, if it has a way to; all of that counts as compiling."""
     start = time.perf_counter()
     getattr(agent, "prepare", lambda: None)()
-    took = time.perf_counter() - start
-    solutions.seconds += took
-    solutions.compile_seconds += took
+    seconds = time.perf_counter() - start
+    solutions.seconds += seconds
+    solutions.compile_seconds += seconds
 
 
 def _in_step(envs: Sequence[Any], agent: Agent, seeds: Sequence[int], solutions: Solutions) -> Iterator[Episode]:

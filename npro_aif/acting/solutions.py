@@ -87,23 +87,23 @@ class Solutions:
         self.warm_problems = 0  # those in whose stretch nothing was compiled
         self.warm_seconds = 0.0
         self.told, self.iterations, self.settled = 0, 0, 0  # problems whose solver told the next two; their sums
-        self._found: dict[str, np.ndarray] = {}
+        self._answers: dict[str, np.ndarray] = {}
         if folder is not None:
             self._open(folder, dict(settings or {}))
 
     def __contains__(self, name: str) -> bool:
         """Whether it is known; what another process has written since into the folder is."""
-        return name in self._found or (self.folder is not None and self._read(self.folder / f"{name}.json"))
+        return name in self._answers or (self.folder is not None and self._read(self.folder / f"{name}.json"))
 
     def __getitem__(self, name: str) -> np.ndarray:
-        return self._found[name]
+        return self._answers[name]
 
     def add(self, solved: Mapping[str, Solved], seconds: float) -> None:
         """Keep what was solved in the stretch that the clock measured last.
 
         :param seconds: what the problems took, added up; more than the stretch where they were solved side by side.
         """
-        self._found.update({name: one.control for name, one in solved.items()})
+        self._answers.update({name: one.control for name, one in solved.items()})
         self.count_last(len(solved), seconds)
         self.note((one.iterations, one.settled) for one in solved.values())
         if self.folder is not None:
@@ -165,11 +165,11 @@ class Solutions:
         """Take over a solution, with its times; whether it is there."""
         if not path.exists():
             return False
-        kept = json.loads(path.read_text())
-        self._found[path.stem] = np.asarray(kept["control"], np.float32)
-        self.count(1, kept["seconds"], kept["compile_seconds"])
-        if "iterations" in kept:
-            self.note([(kept["iterations"], kept["settled"])])
+        content = json.loads(path.read_text())
+        self._answers[path.stem] = np.asarray(content["control"], np.float32)
+        self.count(1, content["seconds"], content["compile_seconds"])
+        if "iterations" in content:
+            self.note([(content["iterations"], content["settled"])])
         return True
 
 

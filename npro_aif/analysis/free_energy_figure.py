@@ -51,6 +51,6 @@ def plot_free_energy(
 
 def _histories(plans: Sequence[Plan]) -> np.ndarray:
     """(plans, longest history), each going on with its last value."""
-    made = [np.append(np.asarray(p.free_energy)[: int(p.info.iterations)], p.free_energy[-1]) for p in plans]
-    longest = max(map(len, made))
-    return np.stack([np.pad(history, (0, longest - len(history)), mode="edge") for history in made])
+    histories = [np.append(np.asarray(p.free_energy)[: int(p.info.iterations)], p.free_energy[-1]) for p in plans]
+    longest = max(map(len, histories))
+    return np.stack([np.pad(history, (0, longest - len(history)), mode="edge") for history in histories])

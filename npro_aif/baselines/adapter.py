@@ -160,10 +160,10 @@ def _depending(table: np.ndarray, own: int | None = None, controls: int = 0) -> 
     """
     num_factors = table.ndim - 1 - controls
     needed = [f for f in range(num_factors) if f == own or np.ptp(table, axis=f).max() > 0] or [0]
-    kept = table[tuple(slice(None) if f in needed else 0 for f in range(num_factors))]
-    if controls and np.ptp(kept, axis=-2).max() == 0:
-        kept = kept[..., :1, :]
-    return np.moveaxis(kept, -1, 0), needed
+    rows = table[tuple(slice(None) if f in needed else 0 for f in range(num_factors))]
+    if controls and np.ptp(rows, axis=-2).max() == 0:
+        rows = rows[..., :1, :]
+    return np.moveaxis(rows, -1, 0), needed
 
 
 def _transitions(tables: Tables, sites: tuple[Site, ...], factors: Factors) -> tuple[list[np.ndarray], list[list[int]]]:

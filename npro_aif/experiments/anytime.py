@@ -83,8 +83,8 @@ class Anytime:
         if name not in self._curves:
             longest = agent.horizon if agent.planner.guide.any_horizon else ahead
             if longest not in self._descents:
-                made = Descent(agent.planner, agent.initial_belief, longest, self.num_steps, self.every)
-                self._descents[longest] = made
+                descent = Descent(agent.planner, agent.initial_belief, longest, self.num_steps, self.every)
+                self._descents[longest] = descent
             key = jax.random.fold_in(jax.random.key(agent.seed), step)
             self._curves[name] = self._descents[longest](belief, key, rate, ahead)
         return self._curves[name]

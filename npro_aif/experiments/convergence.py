@@ -149,13 +149,13 @@ def make_convergence(
         "learning_rate": convergence_figures.learning_rates(studies),
         "seeds": convergence_figures.rewards(studies),
     }
-    made = [file for name, figure in figures.items() for file in save_figure(figure, out / name)]
+    files = [file for name, figure in figures.items() for file in save_figure(figure, out / name)]
     doorkey = doorkey_convergence.make(out, long=long, say=say, keep=kept_or)
     table = claims.appendix_b(studies) + claims.appendix_c(doorkey.studies)
     console.print(claims.rich_table(table))
     seconds = sum(study["seconds"] for of_maze in studies.values() for study in of_maze.values())
     command = "npro-aif reproduce convergence" + (" --quick" if quick else "") + (" --long" if long else "")
-    pictures = [file.name for file in (*made, *doorkey.files) if file.suffix == ".png"]
+    pictures = [file.name for file in (*files, *doorkey.files) if file.suffix == ".png"]
     write_text(out / "convergence.md", claims.page(table, pictures, command, seconds, doorkey.note))
     write_text(out / "convergence.csv", convergence_figures.csv_text(studies))
-    return [*made, *doorkey.files, out / "convergence.md", out / "convergence.csv"]
+    return [*files, *doorkey.files, out / "convergence.md", out / "convergence.csv"]

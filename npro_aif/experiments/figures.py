@@ -146,10 +146,10 @@ FIGURES = {
 def make_figures(out: Path, *, console: Console | None = None) -> list[Path]:
     """Draw all of them as PNG and PDF."""
     console = console or Console()
-    made = []
+    pictures = []
     for name, draw in FIGURES.items():
         with console.status(f"drawing {name}"):
             files = save_figure(draw(), out / name)
         console.print(f"figures | {name}: {', '.join(map(str, files))}", highlight=False)
-        made += files
-    return made
+        pictures += files
+    return pictures

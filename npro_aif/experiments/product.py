@@ -40,8 +40,8 @@ def as_product(belief: Belief, possible: np.ndarray) -> Belief:
 def above_floor(belief: Belief) -> Belief:
     """The belief, or each of a batch, without the parameters that are only held up by the floor."""
     parameter = np.asarray(belief.parameter)
-    kept = np.where(parameter > AT_FLOOR, parameter, 0.0)
-    return belief._replace(parameter=jnp.asarray(kept / kept.sum(-1, keepdims=True), parameter.dtype))
+    likely = np.where(parameter > AT_FLOOR, parameter, 0.0)
+    return belief._replace(parameter=jnp.asarray(likely / likely.sum(-1, keepdims=True), parameter.dtype))
 
 
 class ProductPlanner(Planner):

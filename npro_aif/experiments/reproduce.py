@@ -157,10 +157,10 @@ def make_row(
     finished = stored(path, chosen)
     if finished is not None:
         return finished, f"finished before with the same settings, kept ({path})"
-    kept = None if fresh else kept_row(row.name, chosen)
-    if kept is not None:
-        version = kept["settings"]["version"]
-        return kept, f"not run, as the repository keeps it (docs/rows, version {version}); --fresh runs it"
+    content = None if fresh else kept_row(row.name, chosen)
+    if content is not None:
+        version = content["settings"]["version"]
+        return content, f"not run, as the repository keeps it (docs/rows, version {version}); --fresh runs it"
     if row.takes is not None and not long:
         why = f"not run: takes {row.takes}; `npro-aif reproduce {row.name.split('-')[0]} --long` runs it"
         return {"missing": why}, why
@@ -172,9 +172,9 @@ def make_row(
     summary = play(row, episodes, bar, _kept(unfinished, chosen), executor)
     result = store(path, chosen, {"summary": summary})
     shutil.rmtree(unfinished, ignore_errors=True)
-    took = f"{episodes} episodes, {summary['compile_seconds']:.0f} s compiling, "
-    took += f"{summary['problems']} plans of {summary['seconds_per_decision']:.4f} s"
-    return result, f"done anew, as the settings changed: {took}" if changed else f"done: {took}"
+    effort = f"{episodes} episodes, {summary['compile_seconds']:.0f} s compiling, "
+    effort += f"{summary['problems']} plans of {summary['seconds_per_decision']:.4f} s"
+    return result, f"done anew, as the settings changed: {effort}" if changed else f"done: {effort}"
 
 
 def row_settings(task: Task, row: Row, episodes: int) -> dict[str, Any]:

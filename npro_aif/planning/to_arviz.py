@@ -131,10 +131,10 @@ def exact(plan: Any) -> xr.Dataset:
 def free_energy(plan: Any) -> xr.Dataset:
     """F before every iteration that was made and of the returned posterior, and how the solver ended."""
     history, info = np.asarray(plan.free_energy), plan.info
-    made = np.append(history[: int(info.iterations)], history[-1])
+    values = np.append(history[: int(info.iterations)], history[-1])
     scalars = {name: np.asarray(value) for name, value in info._asdict().items() if np.ndim(value) == 0}
     ending = {name: ((), v if np.issubdtype(v.dtype, np.floating) else v.astype(int)) for name, v in scalars.items()}
-    return xr.Dataset({"free_energy": ("iteration", made), **ending}, {"iteration": np.arange(len(made))})
+    return xr.Dataset({"free_energy": ("iteration", values), **ending}, {"iteration": np.arange(len(values))})
 
 
 def terms(plan: Any) -> xr.Dataset:

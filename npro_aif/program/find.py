@@ -147,13 +147,13 @@ def _collect(reading: Reading) -> Signature:
 
 def _merged(before: Site, after: Site) -> Site:
     """A state site from what is said of it before the rollout and in the step."""
-    said = {hidden for hidden in (before.hidden, after.hidden) if hidden is not None}
-    if len(said) > 1:
+    marks = {hidden for hidden in (before.hidden, after.hidden) if hidden is not None}
+    if len(marks) > 1:
         raise ModelError(
             f"site '{before.name}': found hidden={before.hidden} before the rollout and hidden={after.hidden} in the "
             "step, expected the same"
         )
-    return Site(before.name, before.size, before.labels or after.labels, said.pop() if said else None)
+    return Site(before.name, before.size, before.labels or after.labels, marks.pop() if marks else None)
 
 
 def _collect_memories(reading: Reading) -> tuple[Site, ...]:

@@ -28,9 +28,9 @@ def not_ruled_out(reading: Reading, signature: Signature) -> np.ndarray:
     """The flat parameters that agree with what handlers fix."""
     every = np.arange(signature.num_parameters, dtype=np.int32)
     values = split(every, signature.parameter)
-    kept = np.ones(len(every), bool)
+    agrees = np.ones(len(every), bool)
     for draw in reading.draws:
         if draw.kind == "parameter":
             for name, value in zip(draw.names, draw.fixed, strict=bool(draw.fixed)):
-                kept &= (values[name] == value) if value is not None else True
-    return every[kept]
+                agrees &= (values[name] == value) if value is not None else True
+    return every[agrees]

@@ -48,12 +48,12 @@ def lay_memories(reading: Reading, signature: Signature, sizes: dict[int, int]) 
         table = _with_all_axes(memory, sizes, allowed | set(seen), signature)
         value = jnp.clip(table, 0, memory.size - 1) * strides[memory.name]  # what is out of range is told later
         order = [STATE] if memory.initial else [TIME, MEMORY, NEXT, CONTROL, *seen]
-        kept = jnp.transpose(value, [*(len(sizes) + axis for axis in order), *_rest(order, len(sizes))])
-        kept = kept.reshape(kept.shape[: len(order)])
+        content = jnp.transpose(value, [*(len(sizes) + axis for axis in order), *_rest(order, len(sizes))])
+        content = content.reshape(content.shape[: len(order)])
         if memory.initial:
-            first = first + kept
+            first = first + content
         else:
-            update = update + kept
+            update = update + content
     read = tuple(name for name, size in zip(names, update.shape[4:], strict=True) if size > 1)
     shape = (update.shape[0], signature.num_memories, *update.shape[2:])
     return Memories(first, jnp.broadcast_to(update, shape).reshape(*shape[:4], -1), read)

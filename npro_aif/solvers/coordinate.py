@@ -227,8 +227,8 @@ class CoordinateSolver:
                 done, lambda state, _: state, lambda state, seen: self._move(sweep, state, seen), state, seen
             )
         moved = self._move(sweep, state, seen)  # also when done: a branch would cost more, in batches much more
-        kept = jax.tree.map(lambda old, new: jnp.where(done, old, new), state.progress, moved.progress)
-        return moved._replace(progress=kept)
+        progress = jax.tree.map(lambda old, new: jnp.where(done, old, new), state.progress, moved.progress)
+        return moved._replace(progress=progress)
 
     def _move(self, sweep: Sweep, state: Sweeping, seen: Forward) -> Sweeping:
         """The backward pass: at first without epistemic costs, and with damped ones once a cycle was met."""
