@@ -118,7 +118,10 @@ class SequenceGuide(TableGuide):
     def posterior(
         self, world: World, params: Params, num_steps: int, prepared: Prepared | None = None
     ) -> SequencePosterior:
-        """:param prepared: what :meth:`prepare` returned, where it is at hand already."""
+        """The posterior of these logits.
+
+        :param prepared: what :meth:`prepare` returned, where it is at hand already.
+        """
         prepared = self.prepare(world, num_steps) if prepared is None else prepared
         emission = params[EMISSION] + prepared.emission
         flat = emission.reshape(emission.shape[0], -1)

@@ -42,7 +42,7 @@ WEIGHT = 0.1
 SWEEPS, LEAD, UNVISITED = 8, 3, "free"
 STEP_PREFERENCE, LAST_PREFERENCE = 0.5, 2.5  # log-preference for the goal: at a step, and at the last one
 PREFERENCES = ("every-step", "terminal")
-EXACT_UP_TO, MOST_LAYOUTS = 10, 64  # in larger grids a plan considers so many of the possible layouts
+EXACT_UP_TO, MOST_LAYOUTS = 10, 64  # in larger grids a plan considers this many of the possible layouts
 
 
 class State(NamedTuple):

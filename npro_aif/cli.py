@@ -103,7 +103,7 @@ class Part(enum.StrEnum):
     all = "all"
 
 
-WorkersOption = Annotated[int | None, typer.Option(min=1, help="Play with so many processes of this machine.")]
+WorkersOption = Annotated[int | None, typer.Option(min=1, help="How many processes of this machine play.")]
 DaskOption = Annotated[str | None, typer.Option(help="Play on a Dask cluster: tcp://host:port, or a scheduler file.")]
 
 

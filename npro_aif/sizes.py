@@ -104,7 +104,7 @@ MOST_SEQUENCE_LOGITS = 4_000_000
 
 
 def is_small(num_parameters: int, num_states: int, num_controls: int) -> bool:
-    """Whether a world (with so many of its parameters) is small.
+    """Whether a world (with this many of its parameters) is small.
 
     >>> is_small(2, 5, 4), is_small(300, 576, 5)
     (True, False)

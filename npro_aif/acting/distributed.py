@@ -136,7 +136,7 @@ def iterate_blocks(
 
 
 def total(blocks: Sequence[Block]) -> Effort:
-    """What all of them took."""
+    """The effort of all of them together."""
     none = Effort(0, 0, 0.0, 0.0)
     return Effort(*(sum(values) for values in zip(none, *(block.effort for block in blocks), strict=True)))
 

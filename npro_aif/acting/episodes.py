@@ -42,7 +42,7 @@ class Episode(NamedTuple):
     observations: tuple[Any, ...] = ()  # (steps + 1,) what was observed before the first control, and after each
 
     def record(self) -> dict[str, Any]:
-        """The flat part."""
+        """The fields that are single numbers, as a flat dict."""
         return {name: getattr(self, name) for name in ("seed", "reward", "steps", "terminated")}
 
 
@@ -123,13 +123,13 @@ def iterate_episodes(
 
 
 def check_seeds(seeds: Sequence[int]) -> None:
-    """Refuse equal ones."""
+    """Refuse seeds that are equal."""
     if len(set(seeds)) != len(seeds):
         raise ValueError("seeds: found some more than once, expected different ones")
 
 
 def is_one(env: Any) -> bool:
-    """Whether it is an environment, not a function (or class) that makes them."""
+    """Whether ``env`` is an environment, not a function (or class) that makes them."""
     return hasattr(env, "step") and not isinstance(env, type)
 
 

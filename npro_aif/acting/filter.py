@@ -280,7 +280,7 @@ class Tracked(NamedTuple):
 
 
 def tracked(world: World) -> Tracked:
-    """Before anything is seen."""
+    """What is known before anything is seen."""
     return Tracked(world.parameter, jnp.exp(world.initial))
 
 

@@ -67,7 +67,7 @@ class GridWorld(gym.Env[dict[str, int], int]):
         raise NotImplementedError
 
     def colours(self) -> dict[int, tuple[int, int, int]]:
-        """Of the cells that are not grey."""
+        """The colours of the cells that are not grey."""
         raise NotImplementedError
 
     def neighbour(self, direction: int) -> int:

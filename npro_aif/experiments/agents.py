@@ -43,7 +43,7 @@ SOPHISTICATED_TRANSLATION = Translation(timing="every")
 
 
 def check_settings(task: Task, settings: Settings) -> None:
-    """Refuse names that there are not, and settings that would have no effect."""
+    """Refuse unknown names, and settings that would have no effect."""
     check_choice("method", settings.method, METHODS)
     check_choice("objective", settings.objective, OBJECTIVES)
     solver = solver_name(settings)

@@ -90,7 +90,7 @@ class Anytime:
         return self._curves[name]
 
     def play(self, env: Any, episodes: int, steps: int, rate: float) -> Iterator[tuple[Episode, list[Curve]]]:
-        """Episodes that act after so many steps a plan, one after the other, and their plans' descents.
+        """Episodes that act after this many steps a plan, one after the other, and their plans' descents.
 
         :param steps: a multiple of ``every``; the control is the first of the most probable ones.
         """

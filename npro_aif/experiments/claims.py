@@ -17,7 +17,7 @@ Studies = Mapping[str, Mapping[str, Study]]  # by maze and objective
 
 
 class Claim(NamedTuple):
-    """One of them."""
+    """One claim of the paper, and whether it holds here."""
 
     where: str
     text: str  # as the paper has it
@@ -182,7 +182,7 @@ def appendix_c(studies: Mapping[str, Any] | None) -> list[Claim]:
 
 
 def verdict(claim: Claim) -> str:
-    """In words."""
+    """Whether a claim holds, in words."""
     return {True: "holds", False: "does not hold", None: "not run"}[claim.holds]
 
 

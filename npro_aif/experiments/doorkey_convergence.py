@@ -42,7 +42,7 @@ Keep = Callable[[Path, dict[str, Any], Callable[[], dict[str, Any]], Callable[[s
 
 
 class Made(NamedTuple):
-    """What came of it."""
+    """The studies that were made, and the files of their figures."""
 
     studies: dict[str, Any] | None  # by "objective, condition, optimizer, T"
     files: list[Path]

@@ -77,7 +77,10 @@ def paper_tmaze() -> Paper:
 
 
 def paper_reactivity(details: bool) -> Paper:
-    """:param details: with the details of the code that the text does not have (see the model)."""
+    """The Reactivity Maze as the paper has it.
+
+    :param details: with the details of the code that the text does not have (see the model).
+    """
     environment = PublishedReactivityMaze
     return Paper(
         model=authors_details if details else reactivity_maze.reactivity_maze,

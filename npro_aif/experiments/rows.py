@@ -1,7 +1,8 @@
 """The rows of the paper's three tables: what is run for each, and what the paper published.
 
 A table has blocks, each named for what it is: "paper" is what the published numbers were made with
-(:mod:`npro_aif.experiments.paper`), "ours" is ours, "pymdp 1.x" is that. Every row stands beside the published values.
+(:mod:`npro_aif.experiments.paper`), "ours" has this library's own defaults, "pymdp 1.x" is pymdp on the same
+model. Every row stands beside the published values.
 """
 
 from __future__ import annotations

@@ -104,7 +104,7 @@ def episode_table(episodes: Sequence[Episode]) -> str:
 
 
 def table(summary: dict[str, Any], title: str) -> Table:
-    """The summary to read."""
+    """The summary as a table for the terminal."""
     rows = Table(title=title, show_header=False, title_justify="left")
     rows.add_column(justify="left")
     rows.add_column(justify="right")

@@ -1,4 +1,4 @@
-"""The paper's three tasks: model, environment, initial belief, guide, horizon and what counts as an outcome.
+"""The tasks (the paper's, other grid worlds, `.POMDP` files): model, environment, belief, guide, horizon, outcome.
 
 :func:`make_task` builds one of them, :func:`make_agent` an agent for it from a few :class:`Settings`; whatever runs
 episodes (the command line, the reproduction of the tables, the baselines) goes through these two.
@@ -38,7 +38,7 @@ MEMORIES = {"tmaze": ("told", "count"), "reactivity": ("told",), "wumpus": ("tol
 
 
 class Task(NamedTuple):
-    """One of the paper's tasks."""
+    """One task."""
 
     name: str
     model: Callable[..., Any]
@@ -95,7 +95,7 @@ DEFAULTS = Settings()
 
 
 class SettingsError(ValueError):
-    """A setting that there is not, or that does not go with the task."""
+    """An unknown setting, or one that does not go with the task."""
 
 
 def check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
@@ -181,7 +181,7 @@ def _paper_doorkey(size: int | None, preference: str | None) -> Task:
 
 
 def _with_deadline(task: Task, max_steps: int) -> Task:
-    """The task whose episodes end after so many steps."""
+    """The task whose episodes end after this many steps."""
     if max_steps < 1:
         raise SettingsError(f"max_steps: found {max_steps}, expected at least 1")
     return task._replace(

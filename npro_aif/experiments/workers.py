@@ -17,7 +17,7 @@ SECONDS = 20  # to wait for a scheduler
 def workplace(workers: int | None, dask: str | None) -> Iterator[Executor | Workers | None]:
     """Who plays the episodes.
 
-    :param workers: so many processes of this machine.
+    :param workers: how many processes of this machine.
     :param dask: the address of a Dask scheduler, or the path of a scheduler file.
     """
     if workers is not None and dask is not None:

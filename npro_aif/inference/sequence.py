@@ -222,7 +222,10 @@ class SequenceMass(NamedTuple):
 
 
 def mass(posterior: SequencePosterior, num_controls: int = 1, num_states: int = 1) -> SequenceMass:
-    """:param num_controls: of one slice, as ``num_states``; needed for ``first`` alone."""
+    """The probabilities of a posterior.
+
+    :param num_controls: of one slice, as ``num_states``; needed for ``first`` alone.
+    """
     control, moved, emission = (jnp.exp(log) for log in posterior[:3])
     parameter = emission.sum(1)
     begins = jnp.repeat(jnp.eye(num_controls, dtype=control.dtype), len(control) // num_controls, axis=1)  # (U, N_u)

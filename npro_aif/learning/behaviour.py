@@ -56,7 +56,7 @@ def decisions(
     :param data: as of :func:`npro_aif.episodes`.
     :param horizon: how many steps the agent looks ahead.
     :param max_steps: how long an episode lasts; the horizon is never longer than the steps that are left.
-    :param size: pad to so many decisions, so that several data sets compile once; the next power of two by default.
+    :param size: pad to this many decisions, so that several data sets compile once; the next power of two by default.
     """
     records = as_records(data, model, belief)
     program = program_of(model, belief, 1)

@@ -111,7 +111,7 @@ def with_draws(model: Callable[..., Any], draws: Mapping[str, Any], num: int | N
 
     :param model: a program with the draws' names among its keyword arguments.
     :param draws: by argument, (S, …), as ``mcmc.get_samples()`` has them.
-    :param num: take so many of them, evenly; all by default.
+    :param num: how many of them to take, evenly spaced; all by default.
 
     >>> import npro_aif as aif
     >>> from npro_aif.models.tmaze import SOUTH, initial_belief, tmaze

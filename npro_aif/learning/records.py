@@ -29,7 +29,7 @@ class Records(NamedTuple):
 
     @property
     def num_episodes(self) -> int:
-        """N."""
+        """The number of episodes, N."""
         leaf = next(iter(self.controls.values())) if isinstance(self.controls, Mapping) else self.controls
         return len(leaf)
 
@@ -90,7 +90,7 @@ def _check_range(what: str, table: Any, size: int, least: int = UNSEEN) -> None:
 
 
 def arrays(tree: Any) -> Any:
-    """Arrays out of lists."""
+    """Lists as arrays."""
     if isinstance(tree, Mapping):
         return {name: arrays(value) for name, value in tree.items()}
     return np.asarray(tree) if isinstance(tree, list | tuple) else tree

@@ -46,7 +46,7 @@ class Planner(Portable):
     :param max_horizon: the largest horizon; by default the one that the model declares (``horizon=4`` in its
         signature). With a temporal guide every horizon up to it runs the same compiled code; the other guides compile
         once for each horizon, and take any.
-    :param max_parameters: plan with at most so many of the parameters that a belief holds possible, drawn by their
+    :param max_parameters: plan with at most this many of the parameters that a belief holds possible, drawn by their
         probabilities (see :func:`npro_aif.planning.support.thin`); with all of them by default, which in a large world
         can be too many. The plan's ``belief`` is the one that was planned with.
     """

@@ -169,7 +169,6 @@ class Comparison:
     """The tables of a reading beside those of plain runs.
 
     :param plain_sites: by full name, what plain runs say of each site.
-
     :param reading: with numbers, evaluated with every site on its axis.
     :param theta: the parameters on their axis, flat indices.
     """

@@ -174,7 +174,7 @@ class Program(Portable):
         return self._bind(self.at(elapsed), belief, jnp.asarray(horizon), theta, valid)
 
     def at(self, elapsed: Any = 0) -> Fixed:
-        """The fixed part when so many steps have passed."""
+        """The fixed part when this many steps have passed."""
         if isinstance(elapsed, int) and elapsed == 0:
             return self.fixed
         if not self.takes_elapsed:

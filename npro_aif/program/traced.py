@@ -151,7 +151,7 @@ def uniform_belief(signature: Signature) -> Belief:
 
 
 def _sample(parameters: np.ndarray, entries: int) -> np.ndarray | None:
-    """The parameters at which to check a world whose tables would have so many entries; None for all, if not large."""
+    """The parameters at which to check a world with this many entries in its tables; None for all of a small one."""
     if entries <= MOST_FROZEN or len(parameters) <= 2:
         return None
     count = max(2, min(SAMPLED_PARAMETERS, MOST_FROZEN * len(parameters) // entries))  # two: with one, θ would not show

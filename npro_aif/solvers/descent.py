@@ -84,7 +84,7 @@ def descend(sweep: Sweep, first: TemporalPosterior, max_sweeps: int, tol: float)
 
 
 def led(sweep: Sweep, first: TemporalPosterior, count: int) -> TemporalPosterior:
-    """Where a descent may begin: at the plan of so many sweeps without epistemic costs, with a share of the prior."""
+    """Where a descent may begin: at the plan of this many sweeps without epistemic costs, with a share of the prior."""
 
     def move(_: Array, q: TemporalPosterior) -> TemporalPosterior:
         return sweep.backward(q, sweep.masses(q), sweep.free(), Exact(correction=True))[0]

@@ -94,7 +94,7 @@ class Transition(Kernel, Protocol):
         ...
 
     def routed(self, num_parameters: int, num_states: int) -> Self:
-        """The same kernel, ready for a loop over time and sweeps with so many parameters."""
+        """The same kernel, ready for a loop over time and sweeps with this many parameters."""
         ...
 
     def given(self, control: Array | int) -> Transition:

@@ -129,7 +129,7 @@ def _costs(plan: Plan, size: int) -> dict[str, Any]:
 
 
 def _alike(plan: Plan, size: int) -> Plan:
-    """The same plan over so many parameters, the further ones impossible: what is compiled for one then serves all."""
+    """The plan over this many parameters, the further ones impossible: what is compiled for one then serves all."""
     theta = np.asarray(plan.theta)
     if len(theta) == size or any(np.ndim(table) != 3 for table in plan.params.values()):
         return plan  # tables of other factors than the policy run over the parameters
