@@ -200,8 +200,8 @@ class Active(Objective):
     :param planning_correction: add Σ_t H[q(u_t|x_{t-1})], as in F_planning.
     :param weight: scales log p̃.
     :param entropy: scales log p̃(u), the entropy of moves, beside ``weight``. With 0 noise as such attracts nobody.
-    :param ambiguity: scales log p̃(x), the ambiguity of observations, beside ``weight``. With 0 a noisy sensor is as good
-        as what it tells.
+    :param ambiguity: scales log p̃(x), the ambiguity of observations, beside ``weight``. With 0 a noisy sensor is as
+        good as what it tells.
     :param novelty: scales log p̃(y,x), the information that observations bring, beside ``weight``.
     :param evidence: several observation sites tell what they tell together ("joint"), or the sum of what each tells
         ("sites"), which counts the same information several times.
