@@ -75,8 +75,8 @@ def main() -> None:
         )
         env = ToldReward() if feedback else ReactivityMaze()
         episodes = run_episodes(env, agent, range(arguments.episodes)).episodes
-        found = [task.outcome(episode) for episode in episodes]
-        rates = [f"{100 * np.mean([one[name] for one in found]):.0f} %" for name in ("success", "safe", "cue")]
+        outcomes = [task.outcome(episode) for episode in episodes]
+        rates = [f"{100 * np.mean([one[name] for one in outcomes]):.0f} %" for name in ("success", "safe", "cue")]
         table.add_row(
             method,
             "planned" if sensors else "perceived",

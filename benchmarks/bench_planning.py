@@ -118,8 +118,8 @@ def grid(repeats: int) -> list[Row]:
             planner = aif.Planner(
                 model, guide, objective, aif.CoordinateSolver(SWEEPS, tol=1e-30, unvisited=doorkey.UNVISITED), HORIZON
             )
-            found = row(task, f"coordinate, {SWEEPS} sweeps", *timed(decision(planner, belief, HORIZON), repeats))
-            rows.append(found | {"steps": found["seconds"] / step, "limit": LIMITS[name, count]})
+            entry = row(task, f"coordinate, {SWEEPS} sweeps", *timed(decision(planner, belief, HORIZON), repeats))
+            rows.append(entry | {"steps": entry["seconds"] / step, "limit": LIMITS[name, count]})
     return rows
 
 
@@ -186,25 +186,25 @@ def show(rows: list[Row], others: list[Row]) -> None:
         table.add_column(title)
     for title in ("ms", "compile s", "iterations", "F", "best control", "against SVI"):
         table.add_column(title, justify="right")
-    for found in rows:
-        against = f"{found['ratio']:.0f}× faster" if "ratio" in found else ""
-        if "steps" in found:
-            late = found["seconds"] > found["limit"]
-            against = f"{found['steps']:.1f} steps" + (f" (over {1e3 * found['limit']:.0f} ms)" if late else "")
+    for entry in rows:
+        against = f"{entry['ratio']:.0f}× faster" if "ratio" in entry else ""
+        if "steps" in entry:
+            late = entry["seconds"] > entry["limit"]
+            against = f"{entry['steps']:.1f} steps" + (f" (over {1e3 * entry['limit']:.0f} ms)" if late else "")
         table.add_row(
-            found["task"],
-            found["solver"],
-            f"{1e3 * found['seconds']:.2f}",
-            f"{found['compile_seconds']:.1f}",
-            str(found["iterations"]),
-            f"{found['free_energy']:.3f}",
-            str(found["best_control"]),
+            entry["task"],
+            entry["solver"],
+            f"{1e3 * entry['seconds']:.2f}",
+            f"{entry['compile_seconds']:.1f}",
+            str(entry["iterations"]),
+            f"{entry['free_energy']:.3f}",
+            str(entry["best_control"]),
             against,
         )
     console = Console(width=140)
     console.print(table)
-    for found in others:
-        console.print(", ".join(f"{key} {_short(value)}" for key, value in found.items()), highlight=False)
+    for entry in others:
+        console.print(", ".join(f"{key} {_short(value)}" for key, value in entry.items()), highlight=False)
 
 
 def _short(value: Any) -> str:

@@ -101,7 +101,7 @@ def main() -> None:
         bound, back, _ = warm(lambda: aif.perfect_information(model, belief, horizon))  # noqa: B023
         value, seconds = value_iteration(side, horizon)
         values = horizon * np.log(4) - float(bound), -float(plan.terms["risk"])
-        gaps = [abs(found - value) / value for found in values]
+        gaps = [abs(own - value) / value for own in values]
         memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
         numbers = (seconds, back, back / seconds, gaps[0], whole, whole / seconds, gaps[1], first, memory)
         print(*(f"{n:>10}" for n in (side, cells, horizon)), *(f"{n:>10.3g}" for n in numbers), flush=True)

@@ -32,8 +32,8 @@ def cells(text: str) -> list[tuple[bool, str]]:
         head, _, body = part.partition("\n")
         words = "[markdown]" in head
         lines = [line.removeprefix("#").removeprefix(" ") for line in body.splitlines()] if words else body.splitlines()
-        parts.append((words, "\n".join(lines).strip("\n")))
-    return parts
+        notebook.append((words, "\n".join(lines).strip("\n")))
+    return notebook
 
 
 def page(path: Path, *, execute: bool) -> str:
