@@ -27,7 +27,7 @@ def cells(text: str) -> list[tuple[bool, str]]:
     >>> cells("# %% [markdown]\\n# # Title\\n\\n# %%\\nx = 1\\n")
     [(True, '# Title'), (False, 'x = 1')]
     """
-    parts = []
+    notebook = []
     for part in text.split("# %%")[1:]:
         head, _, body = part.partition("\n")
         words = "[markdown]" in head
