@@ -142,7 +142,7 @@ def fit(maze: str, data: Any) -> None:
 
 
 @functools.cache
-def agent_sampler(maze: str, num_warmup: int = 200, num_samples: int = 300) -> MCMC:
+def agent_sampler(maze: str, num_warmup: int = 120, num_samples: int = 150) -> MCMC:
     kernel = NUTS(functools.partial(fit, maze))
     return MCMC(kernel, num_warmup=num_warmup, num_samples=num_samples, progress_bar=False, jit_model_args=True)
 
