@@ -12,7 +12,7 @@ import numpy as np
 from npro_aif.belief import ROW_SUM_TOLERANCE, Belief, check_numbers, check_shape
 from npro_aif.errors import ModelError
 from npro_aif.numerics import is_concrete
-from npro_aif.program.axes import MEMORY, NEXT, NEXT_MEMORY, STATE, THETA, axis_name
+from npro_aif.program.axes import MEMORY, NEXT, NEXT_MEMORY, RESERVED, STATE, THETA, axis_name
 from npro_aif.program.reading import Reading
 from npro_aif.program.signature import Signature
 
@@ -31,6 +31,11 @@ def check_carry(reading: Reading, signature: Signature) -> None:
     for old, new in zip(jax.tree.leaves(before), jax.tree.leaves(after), strict=True):
         ndim = max(jnp.ndim(old), jnp.ndim(new), -NEXT_MEMORY)
         old, new = (jnp.reshape(a, (1,) * (ndim - jnp.ndim(a)) + jnp.shape(a)) for a in (old, new))
+        if new.shape[RESERVED] > 1:
+            raise ModelError(
+                f"rollout: the step's carry is an array with {new.shape[RESERVED]} entries in its last axis, expected "
+                "one number for each value of the new states; carry the states, and compute what the step needs there"
+            )
         for axis in range(-ndim, 0):
             if new.shape[axis] > 1 and axis not in (NEXT, THETA, NEXT_MEMORY):
                 raise ModelError(

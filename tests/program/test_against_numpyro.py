@@ -73,6 +73,11 @@ def test_odd_programs(name: str) -> None:
     assert verdict.kind == FEW[name], verdict
 
 
+def test_a_carry_with_an_axis_of_its_own_is_called_that() -> None:
+    (case,) = (case for case in ALL if case.name == "the carry is one-hot")
+    assert "the step's carry is an array with 3 entries in its last axis" in judge(case).text
+
+
 def test_there_are_many_odd_programs() -> None:
     assert len(ALL) >= 200
 
