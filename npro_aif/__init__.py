@@ -40,6 +40,7 @@ from npro_aif.learning.simulation import simulate
 from npro_aif.planning.plan import Plan
 from npro_aif.planning.planner import Planner
 from npro_aif.pomdp.program import read_pomdp
+from npro_aif.program.sharded import ShardedBelief
 from npro_aif.solvers import CoordinateSolver, SearchSolver, SVISolver
 from npro_aif.solvers.costs import perfect_information
 
@@ -68,6 +69,7 @@ __all__ = [
     "Records",
     "SVISolver",
     "SearchSolver",
+    "ShardedBelief",
     "SparseCategorical",
     "augmented",
     "behaviour",

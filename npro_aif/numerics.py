@@ -12,6 +12,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from npro_aif._jax import Tracer
+from npro_aif.shards import are_laid, summed
 from npro_aif.sizes import BLOCK, FEW_TERMS
 
 NEVER = -1e9  # log 0 as a finite number: its exponential is exactly 0, and so is 0 · NEVER
@@ -74,7 +75,7 @@ def _divide_jvp(primals: tuple[Array, Array], tangents: tuple[Array, Array]) -> 
 
 def sum_leading(table: Array) -> Array:
     """Σ over the first axis, as a product with ones: XLA's CPU reductions over a leading axis are ten times slower."""
-    if len(table) <= FEW_TERMS:
+    if len(table) <= FEW_TERMS and not are_laid():
         return functools.reduce(jnp.add, list(table))
     ones = jnp.ones(table.shape[0], table.dtype)
     return jnp.tensordot(ones, table, axes=1, precision=jax.lax.Precision.HIGHEST)
@@ -82,7 +83,7 @@ def sum_leading(table: Array) -> Array:
 
 def sum_last(table: Array) -> Array:
     """Σ over the last axis, likewise: XLA does not vectorise reductions."""
-    if table.shape[-1] <= FEW_TERMS:
+    if table.shape[-1] <= FEW_TERMS and not are_laid():  # one by one they would travel between devices
         return functools.reduce(jnp.add, [table[..., i] for i in range(table.shape[-1])])
     return jnp.matmul(table, jnp.ones(table.shape[-1], table.dtype), precision=jax.lax.Precision.HIGHEST)
 
@@ -99,6 +100,11 @@ def near_sum(table: Array) -> Array:
         terms = jnp.pad(terms, (0, -terms.size % BLOCK)).reshape(-1, BLOCK)
         terms = sum_last(terms)
     return terms.sum()
+
+
+def sum_mass(mass: Array) -> Array:
+    """:func:`near_sum` of q(θ, s), (S, Θ): of each device's own parameters where they are laid over several."""
+    return summed(near_sum, (mass, 1))
 
 
 def normalize(weight: Array, axis: int = -1) -> Array:

@@ -20,7 +20,7 @@ FOLDERS = {"npro_aif": ROOT / "npro_aif", "npro_aif.models": ROOT / "models", "n
 
 # A room imports from the rooms above it, and never the other way; those in one line may import each other.
 FLOORS = (
-    {"_jax", "_numpyro", "errors", "extras", "numerics", "sizes", "pickling"},
+    {"_jax", "_numpyro", "errors", "extras", "numerics", "shards", "sizes", "pickling"},
     {"language", "belief", "distributions", "sites"},
     {"tables", "program", "pomdp"},
     {"inference"},

@@ -10,14 +10,18 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from jax.sharding import Mesh
 
+from npro_aif.acting.sharded import Part, ShardedBayes, one_by_one
 from npro_aif.belief import Belief
 from npro_aif.errors import ImpossibleObservation, ModelError
 from npro_aif.numerics import divide, is_concrete, normalize, safe_log
 from npro_aif.pickling import Portable
 from npro_aif.program.checks import check_belief
 from npro_aif.program.program import Fixed, Program, program_of
+from npro_aif.program.sharded import ShardedBelief, check_program, readable
 from npro_aif.program.signature import Signature, Site, flat_index, join
+from npro_aif.shards import Shards
 from npro_aif.sizes import FEWEST_UPDATED, GROWTH_UPDATED, MOST_UPDATED
 from npro_aif.tables.world import World
 
@@ -25,19 +29,12 @@ UNSEEN = -1  # stands for an observation site that was not observed
 UNMOVED = -1  # stands for no control: the observation before the first move
 
 
-class Part(NamedTuple):
-    """The update of some parameters."""
-
-    parameter: Array  # (K,) p(θ) among them
-    state: Array  # (K, X) p(x|θ)
-    log_mass: Array  # (sites + 1,) log of their joint probability with what was seen: at first, and at each site
-
-
 class Filter(Portable):
     """Belief updates with a model as it is now: read once, compiled once, for as many updates as are wanted.
 
     :param model: a model; or a program that was read before, without a belief.
     :param belief: any belief of the model.
+    :param mesh: devices over which the parameters are laid; updated beliefs are then a :class:`ShardedBelief`.
 
     >>> from npro_aif.models.tmaze import tmaze, initial_belief, SOUTH
     >>> update = Filter(tmaze, initial_belief())
@@ -47,37 +44,48 @@ class Filter(Portable):
 
     transient = ("_update",)
 
-    def __init__(self, model: Callable[..., Any] | Program, belief: Belief | None = None):
+    def __init__(
+        self,
+        model: Callable[..., Any] | Program,
+        belief: Belief | ShardedBelief | None = None,
+        mesh: Mesh | None = None,
+    ):
         program: Any = model
         if belief is not None:
-            program = program_of(model, belief, 1)  # type: ignore[arg-type]
+            program = program_of(model, readable(belief), 1)  # type: ignore[arg-type]
         elif not hasattr(model, "signature"):
             raise ValueError("belief: found None, expected any belief of the model: aif.Filter(model, belief)")
         self.program: Program = program
         self.sites: tuple[Site, ...] = program.signature.observation + program.signature.sensor
         at_once = max(1, MOST_UPDATED // program.signature.num_states)
         self._at_once = 1 << (at_once.bit_length() - 1)  # how many parameters go together: a power of two
+        self.mesh = mesh
+        if mesh is not None:
+            check_program(program)
         self.restore()
 
     def restore(self) -> None:
-        self._update = jax.jit(self.bayes)
+        self._update: Any = jax.jit(self.bayes)
+        if self.mesh is not None:
+            self._update = ShardedBayes(self.program, Shards(self.mesh), self._at_once, self.seen_in)
 
     def __call__(
         self,
-        belief: Belief,
+        belief: Belief | ShardedBelief,
         control: int | Mapping[str, int] | None,
         observation: int | Mapping[str, int] | None,
         *,
         ignore_impossible: bool = False,
         step: int | None = None,
         elapsed: int = 0,
-    ) -> Belief:
+    ) -> Any:
         """The belief after a control and what was observed then; see :func:`update_belief`."""
-        check_belief(belief, self.program.signature)
+        if self.mesh is None:
+            check_belief(belief, self.program.signature)  # type: ignore[arg-type]
         if not is_concrete(belief):
             raise ValueError("belief: found a traced one, expected numbers; inside compiled code use Filter.step")
         move, seen = self.flat(control, observation)
-        support = self._support(np.asarray(belief.parameter))
+        support = self._support(np.asarray(belief.parameter)) if self.mesh is None else None
         while True:
             updated, possible = self._update(self.program.at(elapsed), belief, support, move, seen)
             impossible = ~np.asarray(possible)
@@ -157,25 +165,18 @@ class Filter(Portable):
 
     def _each(self, part: Callable[[Array], Part], support: Array) -> Part:
         """The parts of a large support, one after the other, as one."""
-        groups = support.reshape(-1, self._at_once)
-        shapes = jax.eval_shape(part, groups[0])
-        nothing = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
-        nothing = nothing._replace(log_mass=jnp.full_like(nothing.log_mass, -jnp.inf))
-
-        def some(theta: Array) -> Part:  # padding comes last, so that whole parts of it are skipped
-            return jax.lax.cond(theta[0] < self.program.signature.num_parameters, part, lambda _: nothing, theta)
-
-        parts = jax.lax.map(some, groups)
-        most = parts.log_mass.max(0)
-        share = jnp.exp(parts.log_mass[:, -1:] - jnp.where(most[-1] > -jnp.inf, most[-1], 0.0))
-        return Part((parts.parameter * share).ravel(), parts.state.reshape(len(support), -1), most)
+        num_parameters = self.program.signature.num_parameters
+        return one_by_one(part, support.reshape(-1, self._at_once), lambda theta: theta[0] < num_parameters)
 
     def _part(self, fixed: Fixed, belief: Belief, control: Array, seen: Array, support: Array | None) -> Part:
         """Bayes on some parameters (Θ stands for padding), or on all."""
         num_parameters = self.program.signature.num_parameters
         theta = None if support is None else jnp.minimum(support, num_parameters - 1)
         valid = None if support is None else support < num_parameters
-        world = self.program.bind(fixed, belief, 1, theta, valid, jnp.maximum(control, 0))
+        return self.seen_in(self.program.bind(fixed, belief, 1, theta, valid, jnp.maximum(control, 0)), control, seen)
+
+    def seen_in(self, world: World, control: Array, seen: Array) -> Part:
+        """Bayes on the parameters of a world."""
         joint = self._moved(world, jnp.exp(world.parameter)[:, None] * jnp.exp(world.initial), control)
         total = joint.sum()
         log_mass = [safe_log(total)]

@@ -16,7 +16,7 @@ from jax import Array
 from npro_aif.inference.epistemic import COSTS, EpistemicPriors
 from npro_aif.inference.marginals import Marginals
 from npro_aif.inference.posterior import Evaluate, Terms
-from npro_aif.numerics import divide, mul_log, near_sum, sum_last
+from npro_aif.numerics import divide, mul_log, near_sum, sum_last, sum_mass
 from npro_aif.tables.evidence import Evidence
 from npro_aif.tables.joint import each_evidence, joint_emission
 from npro_aif.tables.kernels import Emission, Transition
@@ -146,7 +146,7 @@ def flow(
     :param after: q(θ, s_t), where it is known already.
     """
     policy = jnp.exp(control)
-    total = near_sum(before)
+    total = sum_mass(before)
     arrived = after if after is not None and not loop.closed else kept(loop.move(state, before, policy), total)
     if after is None:
         after = kept(loop.remember(arrived, observation), total) if loop.closed else arrived
@@ -155,7 +155,7 @@ def flow(
 
 def kept(mass: Array, total: Array) -> Array:
     """The same mass with this total, from which rounding leads away: in a thousand steps by 1e-4."""
-    scale = jax.lax.stop_gradient(divide(total, near_sum(mass)))
+    scale = jax.lax.stop_gradient(divide(total, sum_mass(mass)))
     return mass * jnp.where(scale > 0, scale, 1.0)
 
 

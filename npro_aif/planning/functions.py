@@ -6,7 +6,7 @@ Beliefs, horizons and keys are arguments, so that one function serves every call
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -20,6 +20,7 @@ from npro_aif.guides import TableGuide
 from npro_aif.inference.objectives import Objective
 from npro_aif.numerics import is_concrete
 from npro_aif.planning.batches import rows, stack
+from npro_aif.planning.memory import Memory, plan_memory
 from npro_aif.planning.origin import Origin
 from npro_aif.planning.plan import Plan
 from npro_aif.planning.support import Sizes, Support, check_memory, power_of_two
@@ -75,9 +76,9 @@ class Functions:
             self.tables = guide.tables(world, num_steps)  # what each parameter stands for
         self.origin = Origin(program, guide, objective)
         self.sizes = Sizes(program.signature.num_parameters)
-        self.solve = jax.jit(self.plan)
-        self.decide = CompiledOnce(jax.jit(self.first_control))
-        self.cost = CompiledOnce(jax.jit(self.first_cost))
+        self.solve: Callable[..., Plan] = jax.jit(self.plan)
+        self.decide: Callable[..., tuple[Array, SolverInfo]] = CompiledOnce(jax.jit(self.first_control))
+        self.cost: Callable[..., tuple[Array, SolverInfo]] = CompiledOnce(jax.jit(self.first_cost))
         self.vectorized = jax.jit(jax.vmap(self.plan, (None, 0, 0, None, 0, None)))
         self.vectorized_warm = jax.jit(jax.vmap(self.plan, (None, 0, 0, None, 0, 0)))
         self._blank: dict[int, WarmStart] = {}
@@ -93,6 +94,17 @@ class Functions:
         item_bytes = belief.state.dtype.itemsize
         check_memory(self.size(support), num_states, self.num_steps, item_bytes)
         return support
+
+    def memory(self, belief: Belief) -> Memory:
+        """The bytes that a plan from a belief takes."""
+        size = self.size(self.sizes.support(np.asarray(belief.parameter)))
+
+        def world(fixed: Fixed, theta: Array) -> World:
+            return self.program.bind(fixed, self.program.uniform(), self.num_steps, theta)._replace(sensor={})
+
+        with eval_context():
+            shapes = jax.eval_shape(world, self.program.fixed, jnp.zeros(size, jnp.int32))
+        return plan_memory(shapes, self.program.signature, size, self.num_steps)
 
     def size(self, support: Support | None) -> int:
         """With how many parameters a support is planned."""

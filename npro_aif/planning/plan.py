@@ -19,6 +19,7 @@ from npro_aif.planning.sampling import draw
 from npro_aif.planning.summary import summarize
 from npro_aif.planning.support import Support
 from npro_aif.planning.tree import Tree, make_tree
+from npro_aif.program.sharded import ShardedBelief
 from npro_aif.program.signature import Signature, marginalize, split
 from npro_aif.solvers.base import SolverInfo
 from npro_aif.solvers.costs import attached_cost, control_cost, first_costs
@@ -149,6 +150,11 @@ class Plan(NamedTuple):
 
     def world(self) -> World:
         """The tables that the plan was made with."""
+        if isinstance(self.belief, ShardedBelief):
+            raise ValueError(
+                "plan: found one from a belief that is laid over devices, whose tables no process has, expected one "
+                "from an aif.Belief (belief.whole(), if it fits; what first controls cost is planner.first_cost)"
+            )
         return self.origin.program.world(self.belief, self.horizon, self.theta, self.valid, self.elapsed)
 
     def complete(self) -> Posterior:

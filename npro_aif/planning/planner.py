@@ -23,13 +23,17 @@ from npro_aif.planning.choose import check_key
 from npro_aif.planning.describe import describe
 from npro_aif.planning.functions import Functions, typed_arguments
 from npro_aif.planning.host import HostFunctions
+from npro_aif.planning.memory import Memory
 from npro_aif.planning.origin import model_name
 from npro_aif.planning.plan import Plan, trim
+from npro_aif.planning.sharded import ShardedFunctions
 from npro_aif.planning.support import thin
 from npro_aif.planning.ways import Way
 from npro_aif.program.checks import check_belief, check_beliefs
 from npro_aif.program.program import Program, program_of
 from npro_aif.program.reader import RUNNING
+from npro_aif.program.sharded import ShardedBelief, readable
+from npro_aif.shards import Shards
 from npro_aif.solvers import CoordinateSolver, SearchSolver, SVISolver
 from npro_aif.solvers.base import HostSolver, Solver
 
@@ -49,6 +53,8 @@ class Planner(Portable):
     :param max_parameters: plan with at most this many of the parameters that a belief holds possible, drawn by their
         probabilities (see :func:`npro_aif.planning.support.thin`); with all of them by default, which in a large world
         can be too many. The plan's ``belief`` is the one that was planned with.
+    :param mesh: devices over which the parameters of a plan, or the rows of a batch, are laid (docs/scale.md); plans
+        are the same.
     """
 
     transient = ("_functions",)
@@ -61,6 +67,7 @@ class Planner(Portable):
         solver: Solver | HostSolver | None = None,
         max_horizon: int | None = None,
         max_parameters: int | None = None,
+        mesh: jax.sharding.Mesh | None = None,
     ):
         if max_horizon is not None:
             check_horizon(max_horizon, "max_horizon")
@@ -73,6 +80,8 @@ class Planner(Portable):
         self.solver = default_solver(self.guide, self.objective) if solver is None else solver
         self.max_horizon = declared_horizon(model) if max_horizon is None else max_horizon
         self.max_parameters = max_parameters
+        self.mesh = mesh
+        _check_mesh(mesh, self.guide, self.solver)
         self.restore()
 
     def restore(self) -> None:
@@ -117,7 +126,8 @@ class Planner(Portable):
     ) -> Plan:
         """As a call, but the plan's arrays keep the length of ``max_horizon``, whatever the horizon."""
         functions, arguments = self._arguments(rng_key, belief, horizon, warm, elapsed)
-        return functions.solve(*arguments)
+        plan = functions.solve(*arguments)
+        return plan if self.mesh is None else plan._replace(belief=arguments[2])
 
     def first_control(
         self, rng_key: Array, belief: Belief, horizon: int | Array | None = None, *, elapsed: int | Array = 0
@@ -157,6 +167,8 @@ class Planner(Portable):
         check_key(rng_key)
         horizon = self._horizon(horizon)
         functions = self._of(belief, horizon)
+        if isinstance(functions, ShardedFunctions):
+            return functions, functions.arguments(rng_key, self._thinned(belief), horizon, warm, elapsed)
         check_belief(belief, functions.program.signature)
         belief, horizon = typed_arguments(belief, horizon)
         functions.program.check_at(belief, horizon, elapsed)
@@ -234,10 +246,22 @@ class Planner(Portable):
         supports = [functions.support(self._thinned(belief)) for belief in beliefs]
         return functions.way(supports, fusable=fusable)
 
+    def memory(self, belief: Belief | ShardedBelief, horizon: int | None = None) -> Memory:
+        """The bytes that a plan from a belief takes on each device, said before anything is taken.
+
+        >>> import npro_aif as aif
+        >>> from npro_aif.models.tmaze import tmaze, initial_belief
+        >>> aif.Planner(tmaze, max_horizon=10).memory(initial_belief()).flows  # 11 times · 5 states · 2 parameters
+        440
+        """
+        return self.functions_for(belief, horizon).memory(belief)  # type: ignore[arg-type]
+
     def _thinned(self, belief: Belief) -> Belief:
         """The belief, or each of a batch, with at most ``max_parameters`` parameters; a traced one as it is."""
         if self.max_parameters is None or not is_concrete(belief):
             return belief
+        if isinstance(belief, ShardedBelief):
+            raise ValueError("max_parameters: found it with a belief that is laid over devices, expected None")
         kept = np.apply_along_axis(thin, -1, np.asarray(belief.parameter), self.max_parameters)
         return Belief(jnp.asarray(kept), belief.state)
 
@@ -290,10 +314,15 @@ class Planner(Portable):
         key = num_steps, str(jnp.result_type(float))
         with RUNNING:
             if key not in self._functions:
-                program = program_of(self.model, belief, num_steps)
-                make: Any = HostFunctions if hasattr(self.solver, "begin") else Functions
-                self._functions[key] = make(program, self.guide, self.objective, self.solver, num_steps)
+                program = program_of(self.model, readable(belief), num_steps)
+                self._functions[key] = self._made(program, num_steps)
             return self._functions[key]
+
+    def _made(self, program: Program, num_steps: int) -> Any:
+        settings: Any = program, self.guide, self.objective, self.solver, num_steps
+        if self.mesh is not None:
+            return ShardedFunctions(*settings, shards=Shards(self.mesh))
+        return HostFunctions(*settings) if hasattr(self.solver, "begin") else Functions(*settings)
 
 
 def default_solver(guide: TableGuide, objective: Objective) -> Any:
@@ -317,6 +346,21 @@ def _table_guide(model: Callable[..., Any], guide: Any) -> TableGuide:
             f"planner's own: {type(guide).__name__}({model_name(model)}), with the very same object"
         )
     return guide
+
+
+def _check_mesh(mesh: Any, guide: TableGuide, solver: Any) -> None:
+    """Refuse what is no mesh, and what cannot go with one."""
+    if mesh is None:
+        return
+    if not isinstance(mesh, jax.sharding.Mesh):
+        raise ValueError(f"mesh: found {mesh!r}, expected a jax.sharding.Mesh")
+    if hasattr(solver, "begin"):
+        raise ValueError(
+            f"mesh: found the solver {type(solver).__name__}, which runs outside of JAX, expected one that is compiled "
+            "such as aif.CoordinateSolver()"
+        )
+    if not guide.any_horizon:
+        raise ValueError(f"mesh: found the guide {type(guide).__name__}, expected a TemporalGuide")
 
 
 def _solves(solver: Any) -> bool:

@@ -40,12 +40,15 @@ def flows(
 ) -> Array:
     """q(θ, s_t) from q(θ, s_0) on, (T+1, S, Θ), under a policy log q(u_t|p) of t; zero beyond the horizon."""
 
-    def step(t: Array, mass: Array) -> Array:
+    def step(t: Array, carry: tuple[Array, Array]) -> tuple[Array, Array]:
+        mass, now = carry
         seen = {name: kernel.at(t) for name, kernel in observation.items()}
-        return mass.at[t + 1].set(flow(world.loop.at(t), control(t), state.at(t), seen, mass[t]).after)
+        after = flow(world.loop.at(t), control(t), state.at(t), seen, now).after
+        return mass.at[t + 1].set(after), after
 
-    mass = jnp.zeros((num_steps + 1, *first.shape), first.dtype).at[0].set(first)
-    return over_steps(world.horizon, num_steps, step, mass, reversible=reversible)
+    # The first row comes last: XLA would keep a table that begins with it, as large as the result, from sweep to sweep.
+    mass = jnp.zeros((num_steps + 1, *first.shape), first.dtype)
+    return over_steps(world.horizon, num_steps, step, (mass, first), reversible=reversible)[0].at[0].set(first)
 
 
 def over_steps(

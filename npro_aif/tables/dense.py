@@ -109,6 +109,11 @@ class DenseTransition(_Dense):
         entropy = -neg_entropy(onward).sum(-1) if onward.shape[1] == 1 else None
         return DenseTransition(self.log, onward, jnp.moveaxis(onward, -1, -3), entropy)
 
+    layable = True  # over devices, by parameters
+
+    def laid(self) -> DenseTransition:
+        return self
+
     def routed(self, num_parameters: int, num_states: int) -> DenseTransition:
         return self
 

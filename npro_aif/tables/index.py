@@ -11,6 +11,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from npro_aif.numerics import divide, safe_log, sum_leading
+from npro_aif.shards import summed
 from npro_aif.tables.evidence import Evidence
 from npro_aif.tables.kernels import Kernel
 from npro_aif.tables.layout import INSIDE, grouped, lookup, select_parameters, time_slice
@@ -48,6 +49,11 @@ class _Index:
 
     def guarded(self) -> Self:
         return replace(self, index=jnp.clip(self.index, 0, self.size - 1))
+
+    def narrowed(self) -> Self:
+        """The same outcomes in as few bytes as they need: in a large world these tables are many."""
+        dtype = next(dtype for dtype in (jnp.int8, jnp.int16, jnp.int32) if self.size <= jnp.iinfo(dtype).max)
+        return replace(self, index=self.index.astype(dtype))
 
     def table(self) -> Array:
         return jnp.where(self.possible, 0.0, -jnp.inf)
@@ -97,6 +103,12 @@ class IndexTransition(_Index):
         if self.routing is not None:
             return self
         return replace(self, routing=find_routes(self.index, self.size, num_parameters, num_states))
+
+    layable = True  # over devices, by parameters
+
+    def laid(self) -> IndexTransition:
+        """The kernel, whose table is laid over devices, with its groups of parameters."""
+        return self.prepared()
 
     def given(self, control: Array | int) -> IndexTransition:
         if self.index.shape[2] == 1:
@@ -160,7 +172,12 @@ class IndexEmission(_Index):
     def _outcomes(self, weight: Array) -> Array:
         """Σ_θ of the weight q(θ,x) by what is observed at x, (Y, X)."""
         num_states = weight.shape[1]
-        place = self.index * num_states + jnp.arange(num_states, dtype=self.index.dtype)  # in a flat (Y, X) table
-        place = jnp.broadcast_to(place, weight.shape).ravel()
-        flow = jnp.zeros(num_states * self.size, weight.dtype).at[place].add(weight.ravel(), mode=INSIDE)
-        return flow.reshape(self.size, num_states)
+
+        def outcomes(index: Array, weight: Array) -> Array:
+            states = jnp.arange(num_states, dtype=jnp.int32)
+            place = index.astype(jnp.int32) * num_states + states  # in a flat (Y, X) table
+            place = jnp.broadcast_to(place, weight.shape).ravel()
+            flow = jnp.zeros(num_states * self.size, weight.dtype).at[place].add(weight.ravel(), mode=INSIDE)
+            return flow.reshape(self.size, num_states)
+
+        return summed(outcomes, (self.index, 0), (weight, 0))

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from npro_aif.errors import ModelError
+from npro_aif.shards import of_all
 from npro_aif.sizes import MOST_JOINT_OUTCOMES
 from npro_aif.tables.dense import DenseEmission
 from npro_aif.tables.evidence import Evidence
@@ -35,7 +36,7 @@ def merge_certain(kernels: Mapping[str, Emission], members: Array, num_controls:
     label, size = first.certain_table(), first.size
     for kernel in others:
         label = _merged(label, kernel.certain_table(), kernel.size, members, num_controls)
-        size = min(label.shape[1] * members.shape[1], size * kernel.size)
+        size = min(of_all(label.shape[1]) * members.shape[1], size * kernel.size)
     return IndexEmission(label, size)
 
 

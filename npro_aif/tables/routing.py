@@ -17,6 +17,7 @@ import numpy as np
 from jax import Array
 
 from npro_aif.numerics import is_concrete, neg_entropy, sum_last
+from npro_aif.shards import each, summed
 from npro_aif.sizes import MOST_BLOCKS, MOST_GROUPS
 from npro_aif.tables.layout import INSIDE, control_first, rank_last, time_slice
 from npro_aif.tables.surprise import log_share
@@ -159,29 +160,37 @@ class Routes:
         return None
 
     def push(self, before: Array, policy: Array, size: int) -> Array:
-        result = jnp.zeros(size * before.shape[1], before.dtype)
-        places = jnp.broadcast_to(self.place, (policy.shape[1], *before.shape))
-        for place, probs in zip(places, policy.T, strict=True):  # one by one is faster than at once
-            result = result.at[place.ravel()].add((probs[:, None] * before).ravel(), mode=INSIDE)
-        return result.reshape(size, before.shape[1])
+        def own(place: Array, before: Array, policy: Array) -> Array:
+            result = jnp.zeros(size * before.shape[1], before.dtype)
+            places = jnp.broadcast_to(place, (policy.shape[1], *before.shape))
+            for place, probs in zip(places, policy.T, strict=True):  # one by one is faster than at once
+                result = result.at[place.ravel()].add((probs[:, None] * before).ravel(), mode=INSIDE)
+            return result.reshape(size, before.shape[1])
+
+        return each(own, 1, (self.place, 2), (before, 1), (policy, None))
 
     def pull(self, value: Array) -> Array:
-        return value.ravel().at[self.place].get(mode=INSIDE)
+        return each(lambda place, value: value.ravel().at[place].get(mode=INSIDE), 2, (self.place, 2), (value, 1))
 
     def spread(self, weight: Array) -> Array:
-        empty = jnp.zeros(self.num_groups * len(weight), weight.dtype)
-        flow = jnp.stack([empty.at[place.ravel()].add(weight.ravel(), mode=INSIDE) for place in self.group])
+        flow = self._flow(weight)
         return neg_entropy(sum_last(weight)) - neg_entropy(flow).reshape(-1, self.num_groups, len(weight)).sum(1)
 
     def surprise(self, weight: Array) -> Array:
-        empty = jnp.zeros(self.num_groups * len(weight), weight.dtype)
-        total = sum_last(weight)[:, None]
+        flow, total = self._flow(weight), sum_last(weight)[:, None]
+        return jnp.stack(
+            [-log_share(own.at[g].get(mode=INSIDE), total) for own, g in zip(flow, self.group, strict=True)]
+        )
 
-        def of(place: Array) -> Array:
-            flow = empty.at[place.ravel()].add(weight.ravel(), mode=INSIDE)
-            return -log_share(flow.at[place].get(mode=INSIDE), total)
+    def _flow(self, weight: Array) -> Array:
+        """Σ_θ of the weight by where it leads, (U|1, group·X)."""
+        size = self.num_groups * len(weight)
 
-        return jnp.stack([of(place) for place in self.group])
+        def flow(group: Array, weight: Array) -> Array:
+            empty = jnp.zeros(size, weight.dtype)
+            return jnp.stack([empty.at[place.ravel()].add(weight.ravel(), mode=INSIDE) for place in group])
+
+        return summed(flow, (self.group, 2), (weight, 1))
 
 
 def find_rows(index: Array) -> Rows | None:
@@ -204,8 +213,8 @@ def find_rows(index: Array) -> Rows | None:
 
 def find_routes(index: Array, size: int, num_parameters: int, num_states: int) -> Routes:
     """The routes of any index table (T|1, Θ|1, X|1, U|1)."""
-    moves = control_first(index)
+    moves = control_first(index).astype(jnp.int32)
     moves = jnp.broadcast_to(moves, (*moves.shape[:2], num_states, num_parameters))
-    place = moves * num_parameters + jnp.arange(num_parameters, dtype=index.dtype)
-    group = rank_last(moves) * num_states + jnp.arange(num_states, dtype=index.dtype)[:, None]
+    place = each(lambda own: own * own.shape[3] + jnp.arange(own.shape[3], dtype=own.dtype), 3, (moves, 3))
+    group = rank_last(moves) * num_states + jnp.arange(num_states, dtype=moves.dtype)[:, None]
     return Routes(place, group, min(num_parameters, size))

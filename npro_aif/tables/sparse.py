@@ -77,6 +77,14 @@ class SparseTransition:
         """exp(log), (T|1, Θ|1, X, U|1, K)."""
         return jnp.exp(self.log) if self.chance is None else self.chance
 
+    @property
+    def layable(self) -> bool:
+        """Whether parameters can be laid over devices: not where entries of all of them would have to be sorted."""
+        return not self.sees_parameters
+
+    def laid(self) -> SparseTransition:
+        return self
+
     def routed(self, num_parameters: int, num_states: int) -> SparseTransition:
         return self
 

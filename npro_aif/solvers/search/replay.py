@@ -9,12 +9,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from npro_aif.solvers.search.andor import AndOrSearch
+from npro_aif.solvers.search.andor import BLINDLY, AndOrSearch, Node
 from npro_aif.solvers.search.branching import Branching, merge
 from npro_aif.solvers.search.contingency import END, Contingency
 from npro_aif.solvers.search.following import RULES, Followed, Follower, Graph
 from npro_aif.solvers.search.marginals import Marginals
-from npro_aif.solvers.search.nodes import BLINDLY, Node
 from npro_aif.solvers.search.rules import Rule
 from npro_aif.tables.world import World
 

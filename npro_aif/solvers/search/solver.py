@@ -15,12 +15,11 @@ from npro_aif.belief import Belief
 from npro_aif.program.program import Program
 from npro_aif.sizes import MOST_REMEMBERED
 from npro_aif.solvers.base import Problem
-from npro_aif.solvers.search.andor import AndOrSearch
+from npro_aif.solvers.search.andor import BLINDLY, AndOrSearch, Node
 from npro_aif.solvers.search.game import EQUAL, Game
 from npro_aif.solvers.search.hypotheses import check_sights
 from npro_aif.solvers.search.information import SAME
 from npro_aif.solvers.search.marks import Marks
-from npro_aif.solvers.search.nodes import BLINDLY, Node
 from npro_aif.solvers.search.replay import Replay, Replayer
 from npro_aif.solvers.search.rules import Rule, rule_control
 

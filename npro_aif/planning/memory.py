@@ -1,0 +1,61 @@
+"""What a plan takes of a device's memory, said before anything is taken."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from npro_aif.program.signature import Signature
+from npro_aif.shards import Shards
+from npro_aif.sizes import memory_bytes
+
+FLOWS = 1  # tables (T+1, S, Θ) that are there at once: q(θ, s_t)
+MOVES = 3  # tables (U, S, Θ) that are there at once, in a backward pass
+
+
+class Memory(NamedTuple):
+    """The bytes of a plan on one device."""
+
+    tables: int  # of the world: transitions, observations, preferences
+    flows: int  # q(θ, s_t) at all times: (T+1) · S · Θ numbers
+    moves: int  # costs and weights of a slice: some tables of U · S · Θ numbers
+
+    @property
+    def total(self) -> int:
+        return sum(self)
+
+
+def plan_memory(world: Any, signature: Signature, num_parameters: int, num_steps: int) -> Memory:
+    """The bytes of a plan with so many parameters on a device.
+
+    :param world: the shapes of the device's tables.
+    """
+    item = jnp.dtype(jnp.result_type(float)).itemsize
+    num_controls = signature.num_controls
+    entries = signature.num_states * signature.num_memories * num_parameters
+    tables = sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in jax.tree.leaves(world))
+    return Memory(tables, FLOWS * (num_steps + 1) * entries * item, MOVES * num_controls * entries * item)
+
+
+def check_device_memory(memory: Memory, shards: Shards) -> None:
+    """Refuse a plan that this process's devices have no room for."""
+    limit, owner = device_limit(shards)
+    if memory.total > limit:
+        gb = [f"{part / 2**30:.2f}" for part in memory]
+        raise MemoryError(
+            f"mesh: found a plan that takes {memory.total / 2**30:.2f} GB on each of {shards.count} devices (tables "
+            f"{gb[0]}, flows {gb[1]}, moves {gb[2]}), expected at most {limit / 2**30:.2f} GB ({owner}): take more "
+            "devices, plan fewer steps ahead (max_horizon), or use max_parameters"
+        )
+
+
+def device_limit(shards: Shards) -> tuple[int, str]:
+    """How much a device may take, and what that is a share of."""
+    device = shards.mesh.local_devices[0]
+    stats = device.memory_stats() if device.platform != "cpu" else None
+    if stats and "bytes_limit" in stats:
+        return int(stats["bytes_limit"]), "the device's memory"
+    return memory_bytes() // 2 // shards.local, f"half of the machine's memory for {shards.local} devices of a process"

@@ -1,0 +1,262 @@
+"""Beliefs and tables of a program whose parameters are laid over devices: each makes those of its own parameters.
+
+A device has the parameters of one stretch, in their order; those that are impossible are left out of the tables that
+are made of them. No device, and no process, holds all.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.sharding import Mesh
+
+from npro_aif._jax import eval_context
+from npro_aif.belief import ROW_SUM_TOLERANCE, Belief, check_numbers, check_shape
+from npro_aif.errors import ModelError
+from npro_aif.numerics import safe_log
+from npro_aif.program.program import Fixed, Program
+from npro_aif.shards import Shards
+from npro_aif.tables.world import World
+
+PARAMETERS = 0  # the axis of a belief's tables that is laid over the devices
+
+
+@functools.partial(
+    jax.tree_util.register_dataclass, data_fields=("parameter", "state"), meta_fields=("num_parameters", "shards")
+)
+@dataclass(frozen=True)
+class ShardedBelief:
+    """A joint belief p(θ) p(x|θ) whose parameters are laid over devices.
+
+    :param num_parameters: how many there are; rows beyond are padding, without belief.
+
+    >>> import jax, numpy as np
+    >>> from npro_aif.models.tmaze import initial_belief
+    >>> mesh = jax.sharding.Mesh(np.asarray(jax.devices()), ("parameter",))
+    >>> whole = initial_belief()
+    >>> belief = ShardedBelief.of(mesh, lambda theta: Belief(whole.parameter[theta], whole.state[theta]), 2)
+    >>> belief.whole().parameter.tolist()
+    [0.5, 0.5]
+    """
+
+    parameter: Array  # (Θ',) p(θ)
+    state: Array  # (Θ', X) p(x|θ)
+    num_parameters: int
+    shards: Shards
+
+    @classmethod
+    def of(cls, mesh: Mesh, rows: Callable[[np.ndarray], Belief], num_parameters: int) -> ShardedBelief:
+        """The belief whose rows a function makes: it is called once for each device of this process.
+
+        :param rows: makes p(θ), (K,), and p(x|θ), (K, X), of the parameters of which it is given the flat indices (K,).
+        """
+        shards = Shards(mesh)
+        own = shards.padded(num_parameters) // shards.count
+        parts = []
+        for place, device in enumerate(mesh.devices.flat):
+            if device.process_index == jax.process_index():
+                first = min(place * own, num_parameters - 1)  # of a device that has but padding
+                theta = np.arange(first, max(first + 1, min((place + 1) * own, num_parameters)), dtype=np.int32)
+                part = _padded(_checked(rows(theta), len(theta)), own, empty=place * own >= num_parameters)
+                parts.append(jax.device_put(part, device))
+
+        def whole(*tables: Array) -> Array:
+            shape = own * shards.count, *tables[0].shape[1:]
+            return jax.make_array_from_single_device_arrays(shape, shards.sharding(PARAMETERS), list(tables))
+
+        belief = cls(*jax.tree.map(whole, *parts), num_parameters, shards)
+        total = float(_total(belief.parameter, shards))
+        if not abs(total - 1) <= ROW_SUM_TOLERANCE:
+            raise ModelError(f"belief.parameter: found rows that sum to {total:.6g} on all devices, expected 1")
+        return belief
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """The numbers of parameters and states, without padding."""
+        return self.num_parameters, self.state.shape[1]
+
+    def whole(self) -> Belief:
+        """The belief as one, on every process: what was laid over devices because it is large may not fit."""
+        return Belief(*(jnp.asarray(_everywhere(t, self.shards)[: self.num_parameters]) for t in self.tables))
+
+    @property
+    def tables(self) -> Belief:
+        return Belief(self.parameter, self.state)
+
+
+def lay(belief: Belief | ShardedBelief, shards: Shards) -> ShardedBelief:
+    """A belief over these devices; one that every process has whole is parted."""
+    if isinstance(belief, ShardedBelief):
+        if belief.shards != shards:
+            raise ValueError(
+                f"belief: found one that is laid over {belief.shards.mesh}, expected the planner's or filter's own "
+                f"mesh, {shards.mesh}"
+            )
+        return belief
+    check_shape(belief)
+    check_numbers(belief)
+    tables = [np.asarray(table) for table in belief]
+    return ShardedBelief.of(shards.mesh, lambda theta: Belief(*(t[theta] for t in tables)), len(tables[0]))
+
+
+def _checked(part: Belief, count: int) -> Belief:
+    """The rows that a function made, if they are some."""
+    found = tuple(np.shape(table) for table in part)
+    if found[0] != (count,) or len(found[1]) != 2 or len(part.state) != count:
+        raise ModelError(f"belief: found rows of shapes {found}, expected ({count},) and ({count}, X)")
+    share = np.asarray(part.parameter)
+    states = np.asarray(part.state)
+    wrong = np.abs(states.sum(-1) - 1) > ROW_SUM_TOLERANCE
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        raise ModelError(f"belief.state: found that row {row} sums to {states[row].sum():.6g}, expected 1")
+    if (share < 0).any() or (states < 0).any():
+        raise ModelError("belief: found a negative probability, expected at least 0")
+    dtype = jnp.result_type(float)
+    return Belief(share.astype(dtype), states.astype(dtype))
+
+
+def _padded(part: Belief, count: int, *, empty: bool) -> Belief:
+    extra = count - len(part.parameter)
+    share = np.zeros_like(part.parameter) if empty else part.parameter
+    return Belief(np.pad(share, (0, extra)), np.pad(part.state, ((0, extra), (0, 0)), mode="edge"))
+
+
+def _total(parameter: Array, shards: Shards) -> np.ndarray:
+    return np.asarray(jax.jit(jnp.sum, out_shardings=shards.sharding())(parameter))
+
+
+def _everywhere(table: Array, shards: Shards) -> np.ndarray:
+    return np.asarray(jax.jit(lambda table: table, out_shardings=shards.sharding())(table))
+
+
+# --- Some of the rows ---------------------------------------------------------------------------------------
+
+
+class Rows(NamedTuple):
+    """Parameters of one device and what is believed of them; padding comes last and has no belief."""
+
+    theta: Array  # (K,) flat indices
+    valid: Array  # (K,) False for padding
+    parameter: Array  # (K,) p(θ)
+    state: Array  # (K, X) p(x|θ)
+    place: Array  # (K,) where they lie among the device's own, which for padding is beyond
+
+
+def num_possible(belief: ShardedBelief) -> np.ndarray:
+    """How many parameters are possible on each device."""
+    return np.asarray(_num_possible(belief.parameter, belief.shards))
+
+
+@functools.partial(jax.jit, static_argnums=1)
+def _num_possible(parameter: Array, shards: Shards) -> Array:
+    counts = (parameter > 0).reshape(shards.count, -1).sum(1)
+    return jax.lax.with_sharding_constraint(counts, shards.sharding())
+
+
+def possible_rows(own: Belief, count: int, shards: Shards, num_parameters: int) -> Rows:
+    """A device's possible parameters, at most ``count``.
+
+    :param own: the device's rows of a belief.
+    """
+    size = len(own.parameter)
+    place = jnp.nonzero(own.parameter > 0, size=count, fill_value=size)[0]
+    inside = jnp.minimum(place, size - 1)
+    first = jax.lax.axis_index(shards.axes) * size
+    return Rows(
+        theta=jnp.minimum(first + inside, num_parameters - 1).astype(jnp.int32),
+        valid=place < size,
+        parameter=jnp.where(place < size, own.parameter[inside], 0.0),
+        state=own.state[inside],
+        place=place,
+    )
+
+
+def rounded(count: int, most: int) -> int:
+    """The size that so many rows are padded to: every one compiles once, and none is an eighth more than needed.
+
+    >>> [rounded(count, 10_000) for count in (1, 5, 70, 6500, 9000)]
+    [2, 5, 72, 6656, 9216]
+    """
+    step = max(1, 1 << max(0, (count - 1).bit_length() - 4))
+    return max(2, min(most, -(-count // step) * step))  # with one the tables would not show that θ matters
+
+
+# --- The tables ---------------------------------------------------------------------------------------------
+
+
+def check_program(program: Program) -> None:
+    """Refuse a program whose tables cannot be made for some parameters, with only their part of the belief."""
+    if program.fixed.numbers:
+        raise ValueError("mesh: found a model whose numbers are traced (inside jit, grad or vmap), expected numbers")
+    if program.given:
+        raise ValueError("mesh: found a model in which a handler fixes a parameter or the present state, expected none")
+    if program.looks_at_belief or not _draws_plainly(program):
+        raise ValueError(
+            "mesh: found a model that uses the belief for more than p(θ) and p(x0|θ), expected "
+            "aif.parameter(…, Categorical(belief.parameter)) and aif.state(…, Categorical(belief.state[theta]))"
+        )
+
+
+def _draws_plainly(program: Program) -> bool:
+    """Whether p(θ) and p(x0|θ) are the belief's own: tried with one whose numbers all differ, at some parameters."""
+    num_parameters, num_states = program.signature.num_parameters, program.signature.num_states
+    every = np.arange(num_parameters, dtype=np.int32)
+    theta = jnp.asarray(every[:: max(1, num_parameters // 8)] if program.sample is None else program.sample[:8])
+
+    def probabilities(theta: Array, x: Array) -> Belief:
+        share = 1 + (theta * 7 % 11) / 11
+        state = 1 + ((theta[:, None] * 13 + x * 5) % 17) / 17
+        return Belief(share, state / state.sum(-1, keepdims=True))
+
+    @jax.jit
+    def gap(fixed: Fixed) -> Array:
+        x = jnp.arange(num_states)
+        belief = probabilities(jnp.arange(num_parameters), x)
+        total = belief.parameter.sum()
+        world = program.bind(fixed, Belief(belief.parameter / total, belief.state), 1, theta)
+        share, state = probabilities(theta, x)
+        return jnp.maximum(
+            jnp.abs(jnp.exp(world.parameter) * total - share).max(), jnp.abs(jnp.exp(world.initial) - state).max()
+        )
+
+    with eval_context():
+        return float(gap(program.fixed)) < ROW_SUM_TOLERANCE
+
+
+def bind_rows(program: Program, fixed: Fixed, horizon: Array | int, rows: Rows, control: Array | None = None) -> World:
+    """The world of some parameters, whose part of the belief is at hand; see :meth:`Program.bind`."""
+    signature = program.signature
+    shapes = (signature.num_parameters,), (signature.num_parameters, signature.num_states)
+    blank = Belief(*(jnp.full(shape, 1 / shape[-1]) for shape in shapes))  # nobody asks for its numbers in the end
+    world = program.bind(fixed, blank, horizon, rows.theta, None, control)
+    return world._replace(parameter=safe_log(rows.parameter), initial=safe_log(rows.state))
+
+
+def parameter_axes(tables: Callable[[int], Any]) -> list[int | None]:
+    """Along which axis each array has the parameters, None for no axis: the one that grows with their number.
+
+    :param tables: makes arrays (or their shapes) for so many parameters.
+    """
+
+    def axis(few: Any, more: Any) -> int | None:
+        grown = [i for i, (a, b) in enumerate(zip(few.shape, more.shape, strict=True)) if a != b]
+        assert len(grown) <= 1, (few.shape, more.shape)
+        return grown[0] if grown else None
+
+    return [axis(*pair) for pair in zip(jax.tree.leaves(tables(3)), jax.tree.leaves(tables(4)), strict=True)]
+
+
+def readable(belief: Any) -> Any:
+    """A belief that a program can be read with: of one that is laid over devices, another of the same shape."""
+    if not isinstance(belief, ShardedBelief):
+        return belief
+    shapes = belief.shape[:1], belief.shape
+    return Belief(*(jnp.full(shape, 1 / shape[-1]) for shape in shapes))

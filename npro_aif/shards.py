@@ -1,0 +1,166 @@
+"""Parameters laid over devices: each holds the tables of its own parameters, and sums are made over all of them.
+
+Inside :func:`laid_over` arrays look whole and XLA parts them; what it would gather for, because indices hide which
+parameter is meant, goes through :func:`summed` and :func:`each`. Inside :meth:`Shards.run` arrays are a device's own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import contextvars
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import numpy as np
+from jax import Array
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+Laid = tuple[Array, int]  # an array and its axis of parameters, which may have size 1
+
+
+@dataclass(frozen=True)
+class Shards:
+    """Devices, each with as many parameters as the others.
+
+    :param mesh: the devices; all its axes together are the one that parameters are laid along.
+    """
+
+    mesh: Mesh
+
+    @property
+    def axes(self) -> tuple[str, ...]:
+        return tuple(self.mesh.axis_names)
+
+    @property
+    def count(self) -> int:
+        """The number of devices."""
+        return self.mesh.size
+
+    @property
+    def local(self) -> int:
+        """How many of them belong to this process."""
+        return len(self.mesh.local_devices)
+
+    def spec(self, axis: int | None) -> PartitionSpec:
+        """Along which axis an array is laid over the devices; None for the same on all."""
+        return PartitionSpec() if axis is None else PartitionSpec(*([None] * axis), self.axes)
+
+    def sharding(self, axis: int | None = None) -> NamedSharding:
+        return NamedSharding(self.mesh, self.spec(axis))
+
+    def padded(self, count: int) -> int:
+        """The least number, not smaller, that the devices share evenly.
+
+        >>> Shards(Mesh(np.asarray(jax.devices()[:1]), ("parameter",))).padded(7)
+        7
+        """
+        return -(-count // self.count) * self.count
+
+    def everywhere(self, tree: Any) -> Any:
+        """The same numbers on every device; every process has to have them."""
+        return jax.tree.map(lambda leaf: self._put(leaf, None), tree)
+
+    def parted(self, tree: Any) -> Any:
+        """Arrays whose first axis, which the devices share evenly, is laid over them; every process has to have all."""
+        return jax.tree.map(lambda leaf: self._put(leaf, 0), tree)
+
+    def _put(self, leaf: Any, axis: int | None) -> Array:
+        if isinstance(leaf, Array) and jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+            words = self._put(jax.random.key_data(leaf), axis)
+            return jax.random.wrap_key_data(words, impl=jax.random.key_impl(leaf))
+        if isinstance(leaf, Array) and leaf.sharding == self.sharding(axis):
+            return leaf
+        table = np.asarray(leaf)
+        return jax.make_array_from_callback(table.shape, self.sharding(axis), lambda place: table[place])
+
+    def run(
+        self, function: Callable[..., Any], in_specs: Any, out_specs: Any, *, together: bool = True
+    ) -> Callable[..., Any]:
+        """A function of each device's own arrays.
+
+        :param together: whether these are parameters of one problem, so that what is asked of all is asked of all
+            devices; otherwise each has problems of its own.
+        """
+
+        def own(*arguments: Any) -> Any:
+            with _set(_OWN, self if together else None), _set(_APART, self):
+                return function(*arguments)
+
+        return jax.shard_map(own, mesh=self.mesh, in_specs=in_specs, out_specs=out_specs, check_vma=False)
+
+
+_WHOLE: contextvars.ContextVar[Shards | None] = contextvars.ContextVar("_WHOLE", default=None)
+_OWN: contextvars.ContextVar[Shards | None] = contextvars.ContextVar("_OWN", default=None)
+_APART: contextvars.ContextVar[Shards | None] = contextvars.ContextVar("_APART", default=None)
+
+
+@contextlib.contextmanager
+def _set(variable: contextvars.ContextVar[Shards | None], shards: Shards | None) -> Iterator[None]:
+    token = variable.set(shards)
+    try:
+        yield
+    finally:
+        variable.reset(token)
+
+
+def laid_over(shards: Shards) -> contextlib.AbstractContextManager[None]:
+    """Where code is traced whose arrays have parameters laid over these devices."""
+    return _set(_WHOLE, shards)
+
+
+def are_laid() -> bool:
+    """Whether the arrays that are being traced look whole, and have parameters laid over devices."""
+    return _WHOLE.get() is not None
+
+
+def are_own() -> bool:
+    """Whether the arrays that are being traced are those of one device."""
+    return _OWN.get() is not None
+
+
+def are_apart() -> bool:
+    """Whether code is being traced that each device runs by itself."""
+    return _APART.get() is not None
+
+
+def of_all(count: int) -> int:
+    """So many parameters of a device, on all of them."""
+    shards = _OWN.get()
+    return count if shards is None else count * shards.count
+
+
+def least_of_all(table: Array) -> Array:
+    """The least over the last axis, that of parameters: over those of all devices where each has its own."""
+    least, shards = table.min(-1), _OWN.get()
+    return least if shards is None else jax.lax.pmin(least, shards.axes)
+
+
+def summed(function: Callable[..., Array], *laid: Laid) -> Array:
+    """A sum over parameters that a function makes, each device's own part first where they are laid over devices."""
+    shards = _WHOLE.get()
+    if shards is None:
+        return function(*(array for array, _ in laid))
+    total = jax.shard_map(
+        lambda *arrays: jax.lax.psum(function(*arrays), shards.axes),
+        mesh=shards.mesh,
+        in_specs=_specs(shards, laid),
+        out_specs=PartitionSpec(),
+    )
+    return total(*(array for array, _ in laid))
+
+
+def each(function: Callable[..., Any], out_axis: int, *laid: Laid) -> Any:
+    """A function that treats every parameter by itself, on each device for its own."""
+    shards = _WHOLE.get()
+    if shards is None:
+        return function(*(array for array, _ in laid))
+    own = jax.shard_map(
+        function, mesh=shards.mesh, in_specs=_specs(shards, laid), out_specs=shards.spec(out_axis), check_vma=False
+    )
+    return own(*(array for array, _ in laid))
+
+
+def _specs(shards: Shards, laid: tuple[Laid, ...]) -> tuple[PartitionSpec, ...]:
+    return tuple(shards.spec(axis if axis is not None and array.shape[axis] > 1 else None) for array, axis in laid)

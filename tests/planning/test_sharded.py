@@ -1,0 +1,203 @@
+"""Parameters laid over devices: several processes make the same plans together as one does alone.
+
+The processes are started here and print what they found; what one process finds without a mesh is the other side. That
+no device gets a whole table is read off the compiled code.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+import numpyro.handlers
+import pytest
+
+import npro_aif as aif
+from npro_aif.guides import RecallGuide, SequenceGuide
+from npro_aif.models import tmaze
+from npro_aif.planning import memory
+from npro_aif.program import sharded
+from tests.layouts import HORIZON, PLACES, THETA, ring, ring_belief
+from tests.planning.sharded_worlds import WORLDS
+
+KEY = jax.random.key(0)
+SECONDS = 120  # after which a process that waits for another is ended
+
+
+def run(names: str, processes: int, devices: int = 1, seconds: int = SECONDS, quick: bool = True) -> list[list[Any]]:
+    """What every process prints of the worlds; with no processes, what one finds without a mesh."""
+    with socket.socket() as held:
+        held.bind(("localhost", 0))
+        port = held.getsockname()[1]
+    flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count={devices}"
+    words = [sys.executable, "-m", "tests.planning.sharded_worlds", names, str(processes)]
+    started = [
+        subprocess.Popen(
+            [*words, str(place), str(port), *["--quick"] * quick],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "XLA_FLAGS": flags},
+            cwd=Path(__file__).parents[2],
+        )
+        for place in range(max(1, processes))
+    ]
+    try:
+        outputs = [process.communicate(timeout=seconds) for process in started]
+    finally:
+        for process in started:
+            process.kill()
+    for process, (_, error) in zip(started, outputs, strict=True):
+        assert process.returncode == 0, error[-3000:]
+    return [[json.loads(line) for line in out.splitlines() if line.startswith("{")] for out, _ in outputs]
+
+
+def assert_same(found: list[Any], expected: list[Any]) -> None:
+    assert [row["name"] for row in found] == [row["name"] for row in expected]
+    for mine, other in zip(found, expected, strict=True):
+        assert len(mine["leaves"]) == len(other["leaves"])
+        for a, b in zip(mine["leaves"], other["leaves"], strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5, err_msg=mine["name"])
+
+
+def alone(names: str) -> list[Any]:
+    """What this process finds without a mesh."""
+    return [{"name": name, **WORLDS[name](None)} for name in names.split(",")]
+
+
+def test_two_processes_plan_and_perceive_as_one_does(quick_compile: None) -> None:
+    names = "tmaze"
+    first, second = run(names, processes=2)
+    assert_same(first, alone(names))
+    assert [row["leaves"] for row in first] == [row["leaves"] for row in second]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("processes", "devices"), [(1, 2), (2, 2), (3, 1)])
+def test_processes_and_devices_of_any_number(processes: int, devices: int, quick_compile: None) -> None:
+    names = "tmaze,certain,scattered,noisy,batch"
+    for found in run(names, processes, devices, seconds=900):
+        assert_same(found, alone(names))
+
+
+@pytest.mark.slow
+def test_doorkey_on_two_processes_is_doorkey_on_one() -> None:
+    for found in run("doorkey", processes=2, seconds=900, quick=False):
+        assert_same(found, alone("doorkey"))
+
+
+@pytest.mark.slow
+def test_each_process_holds_little_more_than_half() -> None:
+    (single,) = run("doorkey12", processes=0, seconds=3000, quick=False)
+    pair = run("doorkey12", processes=2, seconds=3000, quick=False)
+    for found in pair:
+        assert_same(found, single)
+        assert found[0]["peak"] <= 0.6 * single[0]["peak"]
+
+
+# --- In one process --------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def mesh() -> jax.sharding.Mesh:
+    return jax.sharding.Mesh(np.asarray(jax.devices()), ("parameter",))
+
+
+@pytest.mark.slow
+def test_a_batch_over_one_device_is_a_batch(mesh: jax.sharding.Mesh, quick_compile: None) -> None:
+    found, expected = ([{"name": "batch", **WORLDS["batch"](m)}] for m in (mesh, None))
+    assert_same(found, expected)
+
+
+def test_the_memory_is_said_and_refused(mesh: jax.sharding.Mesh, monkeypatch: pytest.MonkeyPatch) -> None:
+    belief = ring_belief(13)
+    planner = aif.Planner(ring(), solver=aif.CoordinateSolver(max_sweeps=2), max_horizon=HORIZON, mesh=mesh)
+    said = planner.memory(belief)
+    rows = sharded.rounded(13, THETA)
+    assert said.flows == (HORIZON + 1) * PLACES * rows * 4
+    assert said.total == said.tables + said.flows + said.moves
+    monkeypatch.setattr(memory, "memory_bytes", lambda: 2 * (said.total - 1))
+    with pytest.raises(
+        MemoryError, match=r"mesh: found a plan that takes .* GB on each of 1 devices .* expected at most"
+    ):
+        planner(KEY, belief)
+
+
+def test_refusals_by_name(mesh: jax.sharding.Mesh) -> None:
+    model, belief = tmaze.tmaze, tmaze.initial_belief()
+    with pytest.raises(ValueError, match=r"mesh: found 2, expected a jax.sharding.Mesh"):
+        aif.Planner(model, mesh=2)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="mesh: found the solver SearchSolver"):
+        aif.Planner(model, RecallGuide(model), mesh=mesh)
+    with pytest.raises(ValueError, match="mesh: found the guide SequenceGuide"):
+        aif.Planner(model, SequenceGuide(model), mesh=mesh)
+    fixed = numpyro.handlers.condition(model, {"theta": 0})
+    with pytest.raises(ValueError, match="mesh: found a model in which a handler fixes"):
+        aif.Planner(fixed, mesh=mesh, max_horizon=4)(KEY, belief)
+    planner = aif.Planner(model, mesh=mesh)
+    with pytest.raises(ValueError, match="belief: found a traced one with mesh"):
+        jax.jit(lambda belief: planner(KEY, belief).control)(belief)
+
+
+def test_a_model_that_changes_the_belief_is_refused(mesh: jax.sharding.Mesh) -> None:
+    def model(belief: aif.Belief, horizon: Any = 2) -> None:
+        theta = aif.parameter("theta", dist.Categorical(belief.parameter[::-1]))
+        x = aif.state("x", dist.Categorical(belief.state[theta]))
+
+        def step(x: Any, t: Any) -> Any:
+            u = aif.control("u", dist.Categorical(probs=jnp.full(2, 0.5)))
+            x = aif.state("x", aif.DeterministicCategorical((x + u) % 3, 3))
+            aif.preference("goal", jnp.where(x == 2, 1.0, 0.0))
+            return x
+
+        aif.rollout(step, x, horizon)
+
+    belief = aif.Belief(jnp.array([0.5, 0.5]), jnp.full((2, 3), 1 / 3))
+    with pytest.raises(ValueError, match=r"mesh: found a model that uses the belief for more than"):
+        aif.Planner(model, mesh=mesh)(KEY, belief)
+
+
+def test_sparse_moves_that_differ_between_parameters_are_refused(mesh: jax.sharding.Mesh) -> None:
+    targets = jnp.asarray(np.random.default_rng(0).integers(0, 3, (2, 3, 2, 2)))
+
+    def model(belief: aif.Belief, horizon: Any = 2) -> None:
+        theta = aif.parameter("theta", dist.Categorical(belief.parameter))
+        x = aif.state("x", dist.Categorical(belief.state[theta]))
+
+        def step(x: Any, t: Any) -> Any:
+            u = aif.control("u", dist.Categorical(probs=jnp.full(2, 0.5)))
+            x = aif.state("x", aif.SparseCategorical(targets[theta, x, u], jnp.full(2, 0.5), 3))
+            aif.preference("goal", jnp.where(x == 2, 1.0, 0.0))
+            return x
+
+        aif.rollout(step, x, horizon)
+
+    belief = aif.Belief(jnp.array([0.5, 0.5]), jnp.full((2, 3), 1 / 3))
+    with pytest.raises(ValueError, match="mesh: found the states x with a SparseTransition that differs"):
+        aif.Planner(model, mesh=mesh)(KEY, belief)
+
+
+def test_rows_of_a_belief_are_checked(mesh: jax.sharding.Mesh) -> None:
+    belief = ring_belief(13)
+
+    def of(parameter: Any, state: Any) -> aif.ShardedBelief:
+        return aif.ShardedBelief.of(mesh, lambda theta: aif.Belief(parameter[theta], state[theta]), THETA)
+
+    assert of(*belief).whole().parameter.tolist() == belief.parameter.tolist()
+    with pytest.raises(aif.ModelError, match=r"belief.parameter: found rows that sum to 0.5 on all devices"):
+        of(belief.parameter / 2, belief.state)
+    with pytest.raises(aif.ModelError, match=r"belief.state: found that row 0 sums to 2"):
+        of(belief.parameter, 2 * belief.state)
+    with pytest.raises(aif.ModelError, match="belief: found a negative probability"):
+        of(-belief.parameter, belief.state)
+    with pytest.raises(aif.ModelError, match=r"belief: found rows of shapes"):
+        of(belief.parameter, belief.state[:, 0])
