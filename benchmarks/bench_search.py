@@ -19,10 +19,9 @@ import numpy as np
 
 from npro_aif.models import doorkey
 from npro_aif.program.program import program_of
-from npro_aif.solvers.search.andor import AndOrSearch
+from npro_aif.solvers.search.andor import BLINDLY, AndOrSearch, Node
 from npro_aif.solvers.search.game import EQUAL, Game
 from npro_aif.solvers.search.marks import Marks
-from npro_aif.solvers.search.nodes import BLINDLY, Node
 
 
 class DoorKey:

@@ -8,6 +8,7 @@ ours plus one.
 from __future__ import annotations
 
 import functools
+import math
 from typing import NamedTuple
 
 import jax
@@ -253,21 +254,33 @@ def initial_belief(size: int = 8) -> aif.Belief:
     >>> belief.parameter.shape, int((belief.parameter > 0).sum()), belief.state.shape
     ((480,), 300, (480, 576))
     """
+    return aif.Belief(*map(jnp.asarray, belief_rows(np.arange(num_layouts(size)), size)))
+
+
+def num_layouts(size: int) -> int:
+    """How many layouts are counted, those without prior too.
+
+    >>> num_layouts(8), num_layouts(16)
+    (480, 26208)
+    """
+    return math.prod(site_sizes(size)[0].values())
+
+
+def belief_rows(theta: np.ndarray, size: int = 8) -> aif.Belief:
+    """The rows of :func:`initial_belief` for some layouts (flat indices), for beliefs that are laid over devices."""
     parameters, states = site_sizes(size)
     n = size - 2
-    wall = np.arange(parameters["door"]) % (n - 2) + 1
-    key_row, key_column = np.divmod(np.arange(parameters["key"]), n - 2)
-    in_room = key_column[:, None] < wall  # (key, door): whether the key lies left of the wall
-    layout = in_room / (wall * n) / parameters["door"]
+    key, door = np.divmod(theta, parameters["door"])
+    wall = door % (n - 2) + 1
+    key_row, key_column = np.divmod(key, n - 2)
+    layout = (key_column < wall) / (wall * n) / parameters["door"]  # the key lies left of the wall
 
     cell = np.arange(n * n)
-    room = cell % n < wall[:, None]  # (door, position)
-    key_cell = key_row * n + key_column
-    free = room & (cell != key_cell[:, None, None])  # (key, door, position)
+    free = (cell % n < wall[:, None]) & (cell != (key_row * n + key_column)[:, None])  # (layout, position)
     start = free / free.sum(-1, keepdims=True)  # also a distribution where the layout has no prior
     state = np.zeros((*free.shape, states["direction"], states["status"]), dtype=np.float32)
     state[..., NO_KEY] = start[..., None] / states["direction"]
-    return aif.Belief(jnp.asarray(layout.ravel()), jnp.asarray(state.reshape(layout.size, -1)))
+    return aif.Belief(layout, state.reshape(len(theta), -1))
 
 
 def doorkey(

@@ -1,0 +1,172 @@
+"""DoorKey with its exact belief on several processes of one machine: seconds and bytes of each decision.
+
+    python benchmarks/doorkey_exact.py --size 16 --decisions 1              # two processes, all layouts of a first look
+    python benchmarks/doorkey_exact.py --size 16 --skip 3 --decisions 2     # decisions after three given moves
+    python benchmarks/doorkey_exact.py --size 12 --decisions 99             # a whole episode
+
+Every process holds the tables and beliefs of its own layouts. Beside each decision stands what the planner that thins
+the layouts to 64 would do from the same belief.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import socket
+import subprocess
+import sys
+import time
+from typing import Any
+
+import jax
+import numpy as np
+
+import npro_aif as aif
+from npro_aif.envs.doorkey import DoorKey
+from npro_aif.experiments.agents import make_planner
+from npro_aif.experiments.tasks import make_task
+from npro_aif.models import doorkey
+
+GB = 2**30
+
+
+def peak() -> float:
+    """The most memory that this process has had so far, in GB."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / GB
+
+
+def free_port() -> int:
+    with socket.socket() as held:
+        held.bind(("localhost", 0))
+        return held.getsockname()[1]
+
+
+def settings(size: int, horizon: int) -> dict[str, Any]:
+    """What the command line plans DoorKey with."""
+    planner = make_planner(make_task("doorkey", size=size))
+    return {
+        "model": planner.model,
+        "guide": planner.guide,
+        "objective": planner.objective,
+        "solver": planner.solver,
+        "max_horizon": horizon,
+    }
+
+
+def play(arguments: argparse.Namespace) -> None:
+    """One episode's first decisions, as one of the processes."""
+    place, count, port = arguments.process, arguments.processes, arguments.port
+    if count > 1:
+        jax.distributed.initialize(f"localhost:{port}", count, place)
+    mesh = jax.sharding.Mesh(np.asarray(jax.devices()), ("parameter",))
+    size, horizon = arguments.size, arguments.horizon
+    begin = time.perf_counter()
+    belief: Any = aif.ShardedBelief.of(mesh, lambda theta: doorkey.belief_rows(theta, size), doorkey.num_layouts(size))
+    planner = aif.Planner(**settings(size, horizon), mesh=mesh)
+    update = aif.Filter(planner.model, belief, mesh=mesh)
+    env = DoorKey(size=size, max_steps=max(horizon, arguments.max_steps))
+    observation, _ = env.reset(seed=arguments.seed)
+    moves = list(arguments.moves)
+    control: int | None = None
+    report({"process": place, "read": time.perf_counter() - begin, "peak_gb": peak()})
+    for step in range(arguments.skip + arguments.decisions):
+        begin = time.perf_counter()
+        belief = update(belief, control, observation)
+        layouts = int((np.asarray(belief.parameter.addressable_data(0)) > 0).sum())
+        seconds = time.perf_counter() - begin
+        line = {"process": place, "step": step, "own_layouts": layouts, "update_seconds": seconds, "peak_gb": peak()}
+        if step < arguments.skip:
+            control = moves[step] if step < len(moves) else doorkey.RIGHT
+        else:
+            left = min(horizon, arguments.max_steps - step)
+            line["said_gb"] = planner.memory(belief).total / GB
+            begin = time.perf_counter()
+            probs, info = planner.first_scores(jax.random.key(0), belief, left)
+            probs = np.asarray(probs)
+            control = int(np.argmax(probs > probs.max() - 1e-4))
+            line |= {"plan_seconds": time.perf_counter() - begin, "peak_gb": peak(), "control": probs.tolist()}
+            line |= {"sweeps": int(info.iterations), "converged": bool(info.converged)}
+        report(line | {"chosen": doorkey.CONTROLS[control]})
+        observation, reward, done, cut, _ = env.step(control)
+        if done or cut:
+            report({"process": place, "steps": step + 1, "reward": reward})
+            break
+
+
+def report(line: dict[str, Any]) -> None:
+    print(json.dumps(line), flush=True)
+
+
+def start(arguments: argparse.Namespace) -> list[dict[str, Any]]:
+    """Start all processes and gather what they print."""
+    words = [sys.executable, __file__, *sys.argv[1:], "--port", str(free_port())]
+    processes = [
+        subprocess.Popen([*words, "--process", str(place)], stdout=subprocess.PIPE, text=True)
+        for place in range(arguments.processes)
+    ]
+    try:
+        lines = []
+        for process in processes:
+            assert process.stdout is not None
+            lines += [json.loads(line) for line in process.stdout if line.startswith("{")]
+        if any(process.wait() for process in processes):
+            raise SystemExit("a process failed")
+        return lines
+    finally:
+        for process in processes:
+            process.kill()
+
+
+def beside(arguments: argparse.Namespace, lines: list[dict[str, Any]]) -> None:
+    """Print every decision, with that of the planner that thins the layouts."""
+    size, horizon = arguments.size, arguments.horizon
+    thinned = aif.Planner(**settings(size, horizon), max_parameters=doorkey.MOST_LAYOUTS)
+    belief = doorkey.initial_belief(size)
+    update = aif.Filter(thinned.model, belief)
+    env = DoorKey(size=size, max_steps=max(horizon, arguments.max_steps))
+    observation, _ = env.reset(seed=arguments.seed)
+    control: int | None = None
+    for line in (line for line in lines if line["process"] == 0 and "step" in line):
+        belief = update(belief, control, observation)
+        control = doorkey.CONTROLS.index(line["chosen"])
+        if "control" in line:
+            begin = time.perf_counter()
+            left = min(horizon, arguments.max_steps - line["step"])
+            probs = np.asarray(thinned.first_control(jax.random.key(0), belief, left))
+            layouts = int((np.asarray(belief.parameter) > 0).sum())
+            peaks = [other["peak_gb"] for other in lines if other.get("step") == line["step"]]
+            print(
+                f"decision {line['step'] + 1}: {layouts:,} layouts; exact {np.round(line['control'], 4)}, "
+                f"{line['chosen']}, {line['sweeps']} sweeps, update {line['update_seconds']:.1f} s, plan "
+                f"{line['plan_seconds']:.1f} s, said {line['said_gb']:.2f} GB a device, peak "
+                f"{' + '.join(f'{p:.2f}' for p in peaks)} = {sum(peaks):.2f} GB; thinned {np.round(probs, 4)}, "
+                f"{doorkey.CONTROLS[int(np.argmax(probs))]}, {time.perf_counter() - begin:.1f} s"
+            )
+        observation = env.step(control)[0]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--size", type=int, default=16)
+    parser.add_argument("--horizon", type=int, default=35)
+    parser.add_argument("--max-steps", type=int, default=10_000)
+    parser.add_argument("--seed", type=int, default=1000)
+    parser.add_argument("--decisions", type=int, default=1)
+    parser.add_argument("--skip", type=int, default=0, help="moves that are made without planning, at first")
+    parser.add_argument("--moves", type=int, nargs="*", default=[], help="which ones; turns to the right by default")
+    parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--process", type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--port", type=int, help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.process is not None:
+        play(arguments)
+        return
+    lines = start(arguments)
+    for line in lines:
+        print(json.dumps(line))
+    beside(arguments, lines)
+
+
+if __name__ == "__main__":
+    main()
