@@ -13,11 +13,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-Laid = tuple[Array, int]  # an array and its axis of parameters, which may have size 1
+Laid = tuple[Array, int | None]  # an array and its axis of parameters, if it has one; its size may be 1
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,7 @@ class Shards:
         return jax.tree.map(lambda leaf: self._put(leaf, 0), tree)
 
     def _put(self, leaf: Any, axis: int | None) -> Array:
-        if isinstance(leaf, Array) and jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+        if isinstance(leaf, Array) and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
             words = self._put(jax.random.key_data(leaf), axis)
             return jax.random.wrap_key_data(words, impl=jax.random.key_impl(leaf))
         if isinstance(leaf, Array) and leaf.sharding == self.sharding(axis):

@@ -81,8 +81,8 @@ class ShardedBayes:
         if count not in self._compiled:
             self._compiled[count] = self._compile(count)
         arguments = self.shards.everywhere((fixed, control, seen))
-        tables, possible = self._compiled[count](*arguments, laid.tables)
-        return ShardedBelief(*tables, laid.num_parameters, self.shards), np.asarray(possible)
+        (parameter, state), possible = self._compiled[count](*arguments, laid.tables)
+        return ShardedBelief(parameter, state, laid.num_parameters, self.shards), np.asarray(possible)
 
     def _compile(self, count: int) -> Any:
         shards, program = self.shards, self.program

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -319,10 +320,10 @@ class Planner(Portable):
             return self._functions[key]
 
     def _made(self, program: Program, num_steps: int) -> Any:
-        settings: Any = program, self.guide, self.objective, self.solver, num_steps
+        make: Any = HostFunctions if hasattr(self.solver, "begin") else Functions
         if self.mesh is not None:
-            return ShardedFunctions(*settings, shards=Shards(self.mesh))
-        return HostFunctions(*settings) if hasattr(self.solver, "begin") else Functions(*settings)
+            make = functools.partial(ShardedFunctions, shards=Shards(self.mesh))
+        return make(program, self.guide, self.objective, self.solver, num_steps)
 
 
 def default_solver(guide: TableGuide, objective: Objective) -> Any:

@@ -141,7 +141,8 @@ class ShardedFunctions(Functions):
         """The shapes of a device's tables of so many parameters."""
         dtype, num_states = jnp.result_type(float), self.program.signature.num_states
         shapes = ((count,), jnp.int32), ((count,), bool), ((count,), dtype), ((count, num_states), dtype)
-        rows: Any = Rows(*(jax.ShapeDtypeStruct(*shape) for shape in shapes), place=None)  # type: ignore[arg-type]
+        own: Any = [*(jax.ShapeDtypeStruct(*shape) for shape in shapes), None]
+        rows = Rows(*own)
         with eval_context():
             return jax.eval_shape(self._bound, self.program.fixed, jnp.asarray(self.num_steps), rows)
 

@@ -71,7 +71,8 @@ class ShardedBelief:
             shape = own * shards.count, *tables[0].shape[1:]
             return jax.make_array_from_single_device_arrays(shape, shards.sharding(PARAMETERS), list(tables))
 
-        belief = cls(*jax.tree.map(whole, *parts), num_parameters, shards)
+        parameter, state = jax.tree.map(whole, *parts)
+        belief = cls(parameter, state, num_parameters, shards)
         total = float(_total(belief.parameter, shards))
         if not abs(total - 1) <= ROW_SUM_TOLERANCE:
             raise ModelError(f"belief.parameter: found rows that sum to {total:.6g} on all devices, expected 1")
