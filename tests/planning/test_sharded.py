@@ -30,7 +30,7 @@ from tests.layouts import HORIZON, PLACES, THETA, ring, ring_belief
 from tests.planning.sharded_worlds import WORLDS
 
 KEY = jax.random.key(0)
-SECONDS = 120  # after which a process that waits for another is ended
+SECONDS = 300  # after which a process that waits for another is ended
 
 
 def run(names: str, processes: int, devices: int = 1, seconds: int = SECONDS, quick: bool = True) -> list[list[Any]]:
@@ -56,6 +56,7 @@ def run(names: str, processes: int, devices: int = 1, seconds: int = SECONDS, qu
     finally:
         for process in started:
             process.kill()
+            process.communicate()
     for process, (_, error) in zip(started, outputs, strict=True):
         assert process.returncode == 0, error[-3000:]
     return [[json.loads(line) for line in out.splitlines() if line.startswith("{")] for out, _ in outputs]
