@@ -126,6 +126,36 @@ def door_key(mesh: Any, size: int = 8) -> Made:
     return planned(model, belief, mesh, objective=aif.Active(weight=doorkey.WEIGHT), solver=solver)
 
 
+def wide(mesh: Any) -> Made:
+    """A ring of 1,000 places, 4,000 doors and 180 steps, of which a plan's tables take 3 GB; one sweep."""
+    places, doors, horizon = 1000, 4000, 180
+
+    def model(belief: aif.Belief, horizon: Any = horizon) -> None:
+        door = aif.parameter("door", dist.Categorical(belief.parameter))
+        x = aif.state("x", dist.Categorical(belief.state[door]))
+
+        def step(x: Any, t: Any) -> Any:
+            u = aif.control("u", dist.Categorical(probs=jnp.full(2, 0.5)))
+            held = (door % places == x) & (u == 1)
+            x = aif.state("x", aif.DeterministicCategorical(jnp.where(held, x, (x + 1 + u) % places), places))
+            aif.preference("goal", jnp.where(x == places // 2, 0.01 + 1e-5 * door, 0.0))
+            return x
+
+        aif.rollout(step, x, horizon)
+
+    def rows(theta: np.ndarray) -> aif.Belief:
+        state = np.zeros((len(theta), places))
+        state[np.arange(len(theta)), theta * 7 % places] = 1.0
+        return aif.Belief(np.full(len(theta), 1 / doors), state)
+
+    solver = aif.CoordinateSolver(max_sweeps=1, unvisited="free")
+    belief: Any = aif.Belief(*map(jnp.asarray, rows(np.arange(doors))))
+    if mesh is not None:
+        belief = aif.ShardedBelief.of(mesh, rows, doors)
+    plan = aif.Planner(model, objective=aif.Planning(), solver=solver, mesh=mesh)(key(), belief)
+    return {"leaves": [np.asarray(plan.free_energy).tolist(), np.asarray(plan.state).sum(0).tolist()]}
+
+
 def large(mesh: Any) -> Made:
     """DoorKey-6x6 as a large world, whose tables are made for the layouts that are asked for."""
     if mesh is not None:
@@ -144,9 +174,9 @@ WORLDS: dict[str, Callable[[Any], Made]] = {
     "scattered": scattered,
     "noisy": noisy,
     "batch": batch,
+    "wide": wide,
     "large": large,
     "doorkey": door_key,
-    "doorkey12": functools.partial(door_key, size=12),
 }
 
 

@@ -98,8 +98,8 @@ def test_doorkey_on_two_processes_is_doorkey_on_one() -> None:
 
 @pytest.mark.slow
 def test_each_process_holds_little_more_than_half() -> None:
-    (single,) = run("doorkey12", processes=0, seconds=3000, quick=False)
-    pair = run("doorkey12", processes=2, seconds=3000, quick=False)
+    (single,) = run("wide", processes=0, seconds=900, quick=False)
+    pair = run("wide", processes=2, seconds=900, quick=False)
     for found in pair:
         assert_same(found, single)
         assert found[0]["peak"] <= 0.6 * single[0]["peak"]
