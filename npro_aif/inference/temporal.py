@@ -68,7 +68,7 @@ class TemporalPosterior(NamedTuple):
 
         step = jax.checkpoint(step, prevent_cse=False, policy=jax.checkpoint_policies.save_only_these_names(COSTS))
         _, terms = scan_horizon(step, self.start(world), self.num_steps, world.horizon)
-        return {name: values.sum() for name, values in terms.items()}
+        return {name: near_sum(values) for name, values in terms.items()}
 
     def priors(self, world: World, priors: Callable[[Slice], EpistemicPriors]) -> EpistemicPriors:
         """log p̃ of every slice, stacked along a leading time axis."""
@@ -133,6 +133,9 @@ class Flow(NamedTuple):
         return contract("", (self.arrived, "ki"), (table, "ik"))
 
 
+NEAR_ONE = 1e-4  # the total of a distribution, after rounding
+
+
 def flow(
     loop: Loop,
     control: Array,
@@ -147,6 +150,7 @@ def flow(
     """
     policy = jnp.exp(control)
     total = sum_mass(before)
+    total = jnp.where(jnp.abs(total - 1) < NEAR_ONE, 1.0, total)  # else it would wander off in a thousand steps
     arrived = after if after is not None and not loop.closed else kept(loop.move(state, before, policy), total)
     if after is None:
         after = kept(loop.remember(arrived, observation), total) if loop.closed else arrived
