@@ -218,4 +218,4 @@ def test_the_core_needs_no_extra() -> None:
     script = [sys.executable, str(ROOT / "tests" / "core_alone.py"), "--hide"]
     done = subprocess.run(script, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("sign\nwest\n")
+    assert done.stdout.startswith("South\nNorth\nsign\nwest\n")
