@@ -1,7 +1,6 @@
 """Parameters laid over devices: several processes make the same plans together as one does alone.
 
-The processes are started here and print what they found; what one process finds without a mesh is the other side. That
-no device gets a whole table is read off the compiled code.
+The processes are started here and print what they found; what one process finds without a mesh is the other side.
 """
 
 from __future__ import annotations
