@@ -3,10 +3,10 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/ready
-TYPES := $(VENV)/types
+COPY := build/installed
 WORKERS ?= 2
 
-.PHONY: demo test lint types pytest slow bench wheel dist oldest docs site clean
+.PHONY: demo test lint copy types pytest slow bench wheel dist oldest docs site clean
 
 demo: $(READY)
 	$(BIN)/npro-aif demo
@@ -20,10 +20,13 @@ lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --quiet --check .
 
-# The folders models/ and guides/ are packages of npro_aif only once it is installed, so types are checked there.
-types: $(READY)
-	rm -rf $(TYPES) && $(BIN)/pip install --quiet --no-deps --target $(TYPES) .
-	cd $(TYPES) && ../bin/mypy --config-file ../../pyproject.toml --cache-dir ../../.mypy_cache -p npro_aif
+# The folders models/ and guides/ are packages of npro_aif only once it is installed, so that types are checked and the
+# site's reference is made in a copy.
+copy: $(READY)
+	rm -rf $(COPY) && $(BIN)/pip install --quiet --no-deps --target $(COPY) .
+
+types: copy
+	cd $(COPY) && ../../$(BIN)/mypy --config-file ../../pyproject.toml --cache-dir ../../.mypy_cache -p npro_aif
 
 pytest: $(READY)
 	$(BIN)/pytest -n $(WORKERS) --dist worksteal
@@ -65,8 +68,7 @@ docs: site
 
 # The same with the outputs of one notebook only, which is quicker.
 NOTEBOOKS ?= first_plan
-site: $(READY)
-	rm -rf build/installed && $(BIN)/pip install --quiet --no-deps --target build/installed .
+site: copy
 	$(BIN)/python docs/course/run.py $(NOTEBOOKS)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 
