@@ -68,7 +68,8 @@ def test_the_tmaze(guide: str) -> None:
     check_estimates(tmaze, initial_belief(), 2, GUIDES[guide](tmaze))
 
 
-@pytest.mark.parametrize("guide", ["temporal", pytest.param("sequence", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("guide", ["temporal", "sequence"])
 def test_several_sites_in_every_role(guide: str) -> None:
     world = random_world(27)
     assert all(len(role) == 2 for role in world.shapes)

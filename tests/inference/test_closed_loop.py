@@ -84,7 +84,7 @@ def check_tree(seed: int, memory: str, horizon: int) -> None:
     assert float(aif.perfect_information(random.model, random.belief(), horizon)) <= exact + 1e-9
 
 
-@pytest.mark.parametrize(("seed", "memory"), [(1, "seen"), (3, "all")])
+@pytest.mark.parametrize(("seed", "memory"), [pytest.param(1, "seen", marks=pytest.mark.slow), (3, "all")])
 def test_one_sweep_is_the_tree_of_beliefs(seed: int, memory: str) -> None:
     check_tree(seed, memory, 2)
 
@@ -236,6 +236,7 @@ def test_a_guide_that_reads_what_no_policy_sees_is_refused() -> None:
         planner(KEY, random.belief(), horizon=2)
 
 
+@pytest.mark.slow  # without one: tests/inference/test_augmented.py
 def test_the_augmented_program_with_a_memory() -> None:
     """Minus the ELBO of the augmented program, estimated by NumPyro's own Trace_ELBO, is F less the correction."""
     model, belief = functools.partial(tmaze.tmaze, memory="told", cue_accuracy=0.8), tmaze.initial_belief()

@@ -58,7 +58,8 @@ def check_both_evaluators(model: Any, belief: aif.Belief, horizon: int, guide: A
         assert_close(gradient[name], table, 1e-4, name)
 
 
-@pytest.mark.parametrize("guide", ["temporal", pytest.param("sequence", marks=pytest.mark.slow)])
+@pytest.mark.slow  # guides that are written by hand, below, go through the same evaluator
+@pytest.mark.parametrize("guide", ["temporal", "sequence"])
 def test_the_tmaze(guide: str) -> None:
     check_both_evaluators(tmaze, initial_belief(), 2, GUIDES[guide](tmaze))
 
@@ -140,7 +141,10 @@ def test_planning_with_a_mean_field_guide() -> None:
     assert plan.sample(KEY, 7)["x"].shape == (7, world.horizon + 1)
 
 
-@pytest.mark.parametrize("objective", [aif.Active(), aif.Active(normalize=True, planning_correction=False)])
+@pytest.mark.parametrize(
+    "objective",
+    [aif.Active(), pytest.param(aif.Active(normalize=True, planning_correction=False), marks=pytest.mark.slow)],
+)
 def test_every_objective_of_a_mean_field_guide(objective: Any) -> None:
     world = random_world(28)
     guide = mean_field(world)

@@ -38,7 +38,7 @@ def prepare(
     return world, {name: jnp.asarray(rng.normal(size=shape), jnp.float32) for name, shape in shapes.items()}
 
 
-@pytest.mark.parametrize("guide", GUIDES)
+@pytest.mark.parametrize("guide", ["temporal", pytest.param("sequence", marks=pytest.mark.slow)])
 def test_marginal_is_minus_the_enumerated_elbo(guide: str) -> None:
     """On two unrolled steps of a world with two observation sites.
 

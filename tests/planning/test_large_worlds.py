@@ -88,7 +88,10 @@ def test_only_tables_without_parameters_are_kept(lower: Callable[[], None]) -> N
     ("model", "objective", "learn", "counts"),
     [
         (ring, aif.Active(), ("control",), (THETA, 10, 9)),
-        (functools.partial(ring, noise=0.25), aif.Planning(), ("parameter", "control", "state"), (10,)),
+        pytest.param(
+            *(functools.partial(ring, noise=0.25), aif.Planning(), ("parameter", "control", "state"), (10,)),
+            marks=pytest.mark.slow,
+        ),
     ],
     ids=["index", "dense"],
 )

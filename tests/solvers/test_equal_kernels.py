@@ -63,6 +63,7 @@ def test_indices_and_rows_with_other_objectives(solver: Any, objective: Objectiv
 SOLVERS = [COORDINATE, pytest.param(SVI, marks=pytest.mark.slow)]
 
 
+@pytest.mark.slow  # of dense kernels: tests/planning/test_batch.py
 @pytest.mark.parametrize("solver", SOLVERS, ids=["coordinate", "svi"])
 def test_pruned_and_batched_plans_by_index(solver: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Planned from all parameters one by one, and from those that are possible in a batch."""

@@ -74,7 +74,7 @@ def solved(objective: Any, learn: tuple[str, ...]) -> list[dict[str, np.ndarray]
 
 CASES = [
     (aif.Planning(), POLICY),
-    (aif.Active(gradient="through"), MOST),
+    pytest.param(aif.Active(gradient="through"), MOST, marks=pytest.mark.slow),
 ]
 # With preferences of 1e-3 and 1000 steps F_marginal is 0.41, the difference of terms of 693 nats, whose rounding (3e-8
 # a step, always to the same side) makes it 2.8e-5 too high.
