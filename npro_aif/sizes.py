@@ -30,6 +30,10 @@ FEWEST_UPDATED, GROWTH_UPDATED = 16, 8
 # Entries of p(x, θ) that are updated together: 8 MB; more go in parts, so that memory stays small. (Not measured.)
 MOST_UPDATED = 2**21
 
+# Entries (θ, x) of a belief that are updated together where it is kept by them, and the least number that they are
+# padded to; in between are steps of 8. (DoorKey-16x16 has 5.6 million before the first look; bounds on memory.)
+ENTRIES_AT_ONCE, FEWEST_ENTRIES = 2**18, 2**9
+
 # --- Many problems at once ----------------------------------------------------------------------------------
 
 # Fewer problems are solved one after the other: 4 decisions of the T-maze take 2.2 ms so and 4.2 together, 16 take 8.7
@@ -79,7 +83,7 @@ BLOCK = 64
 # Hypotheses (θ, x) of a world that a search takes in as a whole; of a larger one only the parameters that beliefs hold
 # possible, so many at once. (DoorKey-8x8 has 276,480 and takes about a second; bounds on time and memory.)
 MOST_HYPOTHESES = 2**20
-ROWS_AT_ONCE = 64
+ROWS_AT_ONCE, FEW_ROWS = 64, 8  # (64 of DoorKey-16x16 take 0.37 s, and one step brings in some 5)
 # Hypotheses that have come in so; more, and a planner begins anew with those of its present belief. (A bound on memory:
 # one of DoorKey-16x16 takes about 200 bytes, its class as many and 8 for each step, so that 100 steps are about 2 GB.)
 MOST_TAKEN_IN = 2**21

@@ -16,7 +16,7 @@ from jax import Array
 from npro_aif.inference.epistemic import COSTS, EpistemicPriors
 from npro_aif.inference.marginals import Marginals
 from npro_aif.inference.posterior import Evaluate, Terms
-from npro_aif.numerics import divide, mul_log, near_sum, sum_last, sum_mass
+from npro_aif.numerics import divide, mul_log, near_sum, relative_entropy, sum_last, sum_mass
 from npro_aif.tables.evidence import Evidence
 from npro_aif.tables.joint import each_evidence, joint_emission
 from npro_aif.tables.kernels import Emission, Transition
@@ -149,18 +149,19 @@ def flow(
     :param after: q(θ, s_t), where it is known already.
     """
     policy = jnp.exp(control)
-    total = sum_mass(before)
-    total = jnp.where(jnp.abs(total - 1) < NEAR_ONE, 1.0, total)  # else it would wander off in a thousand steps
-    arrived = after if after is not None and not loop.closed else kept(loop.move(state, before, policy), total)
+    arrived = loop.move(state, before, policy * steady(before)) if after is None or loop.closed else after
     if after is None:
-        after = kept(loop.remember(arrived, observation), total) if loop.closed else arrived
+        after = loop.remember(arrived, observation) if loop.closed else arrived
     return Flow(before, loop.seen(sum_last(before)), policy, loop.by_row(policy), arrived, after)
 
 
-def kept(mass: Array, total: Array) -> Array:
-    """The same mass with this total, from which rounding leads away: in a thousand steps by 1e-4."""
-    scale = jax.lax.stop_gradient(divide(total, sum_mass(mass)))
-    return mass * jnp.where(scale > 0, scale, 1.0)
+def steady(mass: Array) -> Array:
+    """What to multiply a distribution's next step with, (), lest its total wander off by rounding: 1e-4 in a thousand.
+
+    A mass that is no distribution, as a part or a trace of one, is left as it is.
+    """
+    total = jax.lax.stop_gradient(sum_mass(mass))
+    return jnp.where(jnp.abs(total - 1) < NEAR_ONE, 1 / total, 1.0)
 
 
 class Slice(NamedTuple):
@@ -195,7 +196,7 @@ class Slice(NamedTuple):
         world, posterior, t = self.world, self.posterior, self.t
         total: Array = jnp.zeros((), self.flow.after.dtype)
         if posterior.parameter is not world.parameter:
-            total = total + jnp.where(t == 0, _divergence(posterior.parameter, world.parameter), 0.0)
+            total = total + jnp.where(t == 0, relative_entropy(posterior.parameter, world.parameter).sum(), 0.0)
         if posterior.state is not world.state:
             gap = self.kernel.divergence(world.state.at(t))
             total = total + self.flow.over_moves(self.loop.by_state(gap, 1))
@@ -206,8 +207,8 @@ class Slice(NamedTuple):
         return total
 
     def plan_prior(self) -> Array:
-        mass, prior = self.flow.mass, self.loop.prior(time_slice(self.world.control, self.t))
-        return near_sum(mul_log(mass, self.posterior.control[self.t] - jnp.where(mass > 0, prior, 0.0)))
+        prior = self.loop.prior(time_slice(self.world.control, self.t))
+        return near_sum(mul_log(self.flow.seen, relative_entropy(self.posterior.control[self.t], prior).sum(-1)))
 
     def policy_entropy(self) -> Array:
         return -near_sum(mul_log(self.flow.mass, self.posterior.control[self.t]))
@@ -229,12 +230,6 @@ class Slice(NamedTuple):
             together = joint_emission(certain, kernels)
             kernels = {"y": together}  # type: ignore[dict-item]
         return each_evidence(kernels, lambda kernel: self.loop.evidence(kernel, self.flow.arrived))
-
-
-def _divergence(q: Array, p: Array) -> Array:
-    """KL[q ‖ p] of log-probabilities (Θ,)."""
-    believed = jnp.exp(q)
-    return mul_log(believed, q - jnp.where(believed > 0, p, 0.0)).sum()
 
 
 def scan_horizon(

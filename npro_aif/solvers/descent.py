@@ -108,7 +108,7 @@ def _body(sweep: Sweep, state: Descent, tol: float) -> Descent:
     good = (value <= state.value) & (~greedy | (value <= promised + DELIVERED * scale))
     fall = jnp.where(good, (state.value - value) / scale, 0.0)
     hopeless = greedy & (state.value - promised <= tol * scale)
-    calm = jnp.where(greedy | ~good, state.calm, jnp.where(fall <= tol, state.calm + 1, 0))
+    calm = jnp.where(good, jnp.where(fall <= tol, state.calm + 1, 0), state.calm)
     size = jnp.where(greedy, state.size, jnp.where(good, state.size * GROWTH, state.size / SHRINKING))
 
     def kept(new: Array, old: Array) -> Array:
@@ -122,7 +122,7 @@ def _body(sweep: Sweep, state: Descent, tol: float) -> Descent:
         value=kept(value, state.value),
         terms=jax.tree.map(kept, terms, state.terms),
         size=size,
-        greedy=jnp.where(greedy, good, good & (calm == 1)),
+        greedy=good & jnp.where(greedy, fall > tol, calm == 1),  # again only while it gains something
         calm=calm,
         change=kept(fall, state.change),
         settled=hopeless | (calm >= PATIENCE) | (size < SMALLEST),

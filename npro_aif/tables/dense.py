@@ -10,7 +10,16 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from npro_aif.numerics import divide, masked_log_softmax, mul_log, neg_entropy, sum_last, sum_leading
+from npro_aif.numerics import (
+    divide,
+    less_common,
+    masked_log_softmax,
+    mul_log,
+    neg_entropy,
+    relative_entropy,
+    sum_last,
+    sum_leading,
+)
 from npro_aif.tables.evidence import Evidence
 from npro_aif.tables.kernels import Kernel, Transition
 from npro_aif.tables.layout import contract, grouped, lookup, select_parameters, time_slice
@@ -67,17 +76,12 @@ class _Dense:
         return mul_log(self.probs, cost).sum(-1)
 
     def tilt(self, cost: Array) -> tuple[Self, Array]:
-        least = jnp.where(self.possible, cost, jnp.inf).min(-1, keepdims=True)  # what is common would drown the rest
-        least = jnp.where(jnp.isfinite(least), least, 0.0)
-        log = self.log - (cost - least)
+        log, least = less_common(self.log, cost)
         value = jax.nn.logsumexp(log, axis=-1, keepdims=True)
         return type(self)(log - value), (least - value)[..., 0]
 
     def divergence(self, other: Kernel) -> Array:
-        """Σ q log(q/p) − q + p: the last two, whose sums are equal, take away what rounding does to them."""
-        p = other.table()
-        ratio = mul_log(self.probs, self.log - jnp.where(self.log > -jnp.inf, p, 0.0))
-        return (ratio - self.probs + jnp.exp(p)).sum(-1)
+        return relative_entropy(self.log, other.table()).sum(-1)
 
     def certain(self, *given: Array) -> None:
         return None

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from npro_aif.numerics import is_concrete, mul_log, neg_entropy, safe_log, sum_last
+from npro_aif.numerics import is_concrete, less_common, mul_log, neg_entropy, relative_entropy, safe_log, sum_last
 from npro_aif.sizes import MOST_PADDING, SPARSE_FROM, SPARSE_SHARE
 from npro_aif.tables.kernels import Kernel
 from npro_aif.tables.layout import INSIDE, lookup, select_parameters, time_slice
@@ -147,15 +147,16 @@ class SparseTransition:
         return mul_log(self.probs, self._at_entries(cost)).sum(-1)
 
     def tilt(self, cost: Array) -> tuple[SparseTransition, Array]:
-        log = self.log - self._at_entries(cost)
+        log, least = less_common(self.log, self._at_entries(cost))
         value = jax.nn.logsumexp(log, axis=-1, keepdims=True)
-        return SparseTransition(self.index, log - value, self.size), -value[..., 0]
+        return SparseTransition(self.index, log - value, self.size), (least - value)[..., 0]
 
     def divergence(self, other: Kernel) -> Array:
         """KL for each given; a posterior that was made from a sparse kernel has its entries in the same places."""
-        theirs = other.log if isinstance(other, SparseTransition) else self._at_entries(other.table())
-        live = self.log > -jnp.inf
-        return mul_log(jnp.exp(self.log), self.log - jnp.where(live, theirs, 0.0)).sum(-1)
+        if isinstance(other, SparseTransition):
+            return relative_entropy(self.log, other.log).sum(-1)
+        theirs = self._at_entries(other.table())  # whose rows may have more than these entries
+        return mul_log(jnp.exp(self.log), self.log - jnp.where(self.log > -jnp.inf, theirs, 0.0)).sum(-1)
 
     def certain(self, *given: Array) -> None:
         return None

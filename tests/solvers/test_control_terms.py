@@ -54,7 +54,9 @@ def test_the_terms_sum_to_the_cost_in_random_worlds(seed: int, objective: aif.Ob
     check_the_sum(seed, objective)
 
 
-@pytest.mark.parametrize("objective", [aif.Planning(), aif.Active()], ids=["planning", "active"])
+@pytest.mark.parametrize(
+    "objective", [pytest.param(aif.Planning(), marks=pytest.mark.slow), aif.Active()], ids=["planning", "active"]
+)
 @pytest.mark.usefixtures("quick_compile")
 def test_the_terms_of_the_control_that_is_chosen_are_those_of_the_plan(objective: aif.Objective) -> None:
     """All factors are learned: what θ costs is the same for every control, and not among the terms."""
