@@ -12,6 +12,7 @@ import numpyro.distributions as dist
 import pytest
 
 import npro_aif as aif
+from npro_aif.solvers.search.andor import AndOrSearch, Node, Stop
 from tests.support import assert_close
 
 pytestmark = pytest.mark.usefixtures("quick_compile")
@@ -177,3 +178,40 @@ def test_a_lost_item() -> None:
     early = planner(lost, horizon, max_nodes=3)(KEY, belief)
     assert early.info.lower <= expected + 1e-6 <= early.info.upper + 2e-6
     assert not early.info.optimal
+
+
+class Creeping(AndOrSearch):
+    """A search whose leaves are never solved: each look raises their bound to what is asked for and no further."""
+
+    def __init__(self) -> None:
+        self.interrupted, self.deadline, self.looks = False, np.inf, 0
+
+    def improve(self, node: Node, bound: float) -> None:
+        if node.left > 1:
+            return super().improve(node, bound)
+        self.looks += 1
+        assert self.looks < 1000, "they overtake each other by less and less"
+        node.low = bound + 1e-13
+        return None
+
+
+def tied() -> Node:
+    """A node whose two controls cost the same, and lead to one leaf each."""
+    state: Any = None
+    root = Node(state, 2, 2, 0.0)
+    root.kids = [[(1.0, Node(state, 1, 1, 0.0))], [(1.0, Node(state, 1, 1, 0.0))]]
+    root.costs, root.bounds = [1.0, 1.0], [1.0, 1.0]
+    return root
+
+
+def test_controls_that_tie_overtake_each_other_by_a_real_amount() -> None:
+    search, root = Creeping(), tied()
+    search.improve(root, 1 + 1e-4)
+    assert root.low > 1 + 1e-4
+
+
+def test_time_is_looked_at_where_nothing_new_is() -> None:
+    search = Creeping()
+    search.deadline = 0.0
+    with pytest.raises(Stop):
+        search.improve(tied(), 1.1)

@@ -23,10 +23,15 @@ import numpy as np
 from npro_aif.solvers.search.game import EQUAL, Game
 from npro_aif.solvers.search.information import SAME, Information, InformationState
 from npro_aif.solvers.search.rules import Rule, rule_costs
+from npro_aif.solvers.search.vectors import Point, Vector, Vectors
 
 SLACK = 1e-11  # rounding in sums of bounds
+LEAST_RISE = (
+    1e-6  # nats by which a bound is raised at the least: two controls that tie would overtake each other by less
+)
 FIRST_LOOK = 64  # nodes after which the gap is looked at for the first time
 LEAST_SHARE = 1 / 16  # of the time that is given: with less left, a search ends
+MARGIN = 1.25  # what is set aside for completing a plan, beyond what the last one took
 BLINDLY = -1  # in place of a control: what completes the node is done
 
 
@@ -34,7 +39,7 @@ class Completion(NamedTuple):
     """What is done from a node on where the search did not come."""
 
     cost: float  # beyond the node's floor
-    way: tuple[int, ...] | Rule  # a sequence of controls, or a rule
+    way: tuple[int, ...] | Rule | Vector  # a sequence of controls, a rule, or a plan
 
 
 KNOWN = Completion(0.0, Rule.ALL)  # where everything is known: the rule does what is best
@@ -57,7 +62,7 @@ class Node:
 
     __slots__ = (
         "best", "blur", "bounds", "completion", "control", "costs", "depth", "floor", "high", "kids", "left", "low",
-        "solved", "stamp", "state", "upper",
+        "point", "solved", "stamp", "state", "upper",
     )  # fmt: skip
 
     def __init__(self, state: InformationState, left: int, depth: int, floor: float):
@@ -70,6 +75,7 @@ class Node:
         self.bounds: list[float] = []  # by control, from below; they may be older than those of the kids
         self.blur = 0.0
         self.completion: Completion | None = None
+        self.point: Point | None = None  # in a world of chance: the plans that are known for it
         self.stamp = -1  # of the policy that the next two belong to
         self.upper, self.control = math.inf, BLINDLY
 
@@ -98,14 +104,19 @@ class Node:
 
 
 class AndOrSearch:
-    """The nodes of a game; what one plan looked at serves the next."""
+    """The nodes of a game; what one plan looked at serves the next.
 
-    def __init__(self, game: Game, tolerance: float = SAME):
+    :param vectors: plans that are known already.
+    """
+
+    def __init__(self, game: Game, tolerance: float = SAME, vectors: Vectors | None = None):
         self.game, self.information = game, Information(game, tolerance)
+        self._vectors = vectors
         self.nodes: dict[tuple[int, int, int], Node] = {}
         self.expanded = 0  # nodes, for the present plan
         self.deepest = 0
         self.start = 0  # the steps that are left at its root
+        self.completing = 0.0  # the seconds that completing the last plan took
         self.interrupted = False
         self.most_nodes: float = math.inf
         self.deadline = math.inf
@@ -138,12 +149,22 @@ class AndOrSearch:
             node.settled(node.costs.index(node.low), node.low)
         return node
 
-    def expand(self, node: Node) -> None:
-        """Look at every control; leave out those that change nothing where waiting cannot pay."""
-        if self.expanded >= self.most_nodes or self.interrupted or time.perf_counter() > self.deadline:
+    def count(self, node: Node) -> None:
+        """Count a look at a node, unless a limit is reached."""
+        if self.expanded >= self.most_nodes:
             raise Stop
+        self.check()
         self.expanded += 1
         self.deepest = max(self.deepest, self.start - node.left + 1)
+
+    def check(self) -> None:
+        """Stop where time is up, or somebody says so."""
+        if self.interrupted or time.perf_counter() > self.deadline:
+            raise Stop
+
+    def expand(self, node: Node) -> None:
+        """Look at every control; leave out those that change nothing where waiting cannot pay."""
+        self.count(node)
         state, left = node.state, node.left
         turn = self.information.turn(state, left)
         floors = turn.floors(self.game.value(left - 1))
@@ -165,23 +186,39 @@ class AndOrSearch:
         node.bounds = node.lows()
         node.low = max(node.low, min(node.bounds))
 
+    @property
+    def vectors(self) -> Vectors:
+        """The plans that are known; of new parameters nothing is known yet, and groups are others with them."""
+        if self._vectors is None or self._vectors.size != self.game.layers[0].size:
+            self._vectors = Vectors(self.game)
+            for node in self.nodes.values():
+                node.point = None
+        return self._vectors
+
+    def point(self, node: Node) -> Point | None:
+        """A node's belief among the plans; None where these do not go together (:meth:`.vectors.Vectors.point`)."""
+        if node.point is None:
+            node.point = self.vectors.point(node.state.support, node.state.weight, node.left)
+        return node.point
+
     # --- Search ---
 
     def solve(self, root: Node, *, max_nodes: float, seconds: float, tolerance: float, ties: bool) -> str:
         """Search until the root is solved or a limit is reached; how it ended: "solved", "gap", "stopped".
 
-        :param seconds: for all of it, the completion of the plan included: half of the time that is left goes into
-            the search, then the plan is completed, until there is no time for more.
+        :param seconds: for all of it, the completion of the plan included, for which as much is set aside as the last
+            one took; where that is not known, or a gap is asked for, half of the time goes into the search first.
         :param tolerance: stop where the bounds differ by no more; it is looked at whenever the nodes have doubled.
         :param ties: solve every control that is as good as the best.
         """
         self.start, self.expanded, self.deepest = root.left, 0, 0
         now = time.perf_counter()
-        end = now + seconds
+        end, reserve = now + seconds, MARGIN * self.completing
         pause = FIRST_LOOK if tolerance > 0 else math.inf
-        with _Interrupts(self):
+        with Interrupts(self):
             while True:
-                self.most_nodes, self.deadline = min(max_nodes, pause), (now + end) / 2
+                share = 0.5 if tolerance > 0 or reserve == 0 else 1.0
+                self.most_nodes, self.deadline = min(max_nodes, pause), now + share * max(0.0, end - now - reserve)
                 try:
                     self.improve(root, math.inf)
                     if ties:
@@ -192,7 +229,9 @@ class AndOrSearch:
                     if (tolerance > 0 or seconds < math.inf) and self.upper(root) - root.low <= tolerance:
                         return "gap"
                     now = time.perf_counter()
-                    late = end - now <= max(now - before, LEAST_SHARE * seconds) if seconds < math.inf else False
+                    reserve = max(reserve, MARGIN * (now - before))
+                    self.completing = now - before
+                    late = seconds < math.inf and end - now - reserve <= LEAST_SHARE * seconds
                     if self.interrupted or self.expanded >= max_nodes or late:
                         return "stopped"
                     pause = 2 * self.expanded if tolerance > 0 else math.inf
@@ -202,6 +241,7 @@ class AndOrSearch:
         if not node.solved and node.costs is None:
             self.expand(node)
         while not node.solved:
+            self.check()
             control = node.least()
             least = node.bounds[control]
             node.low = max(node.low, least)
@@ -214,7 +254,7 @@ class AndOrSearch:
                 return
             second = min((low for u, low in enumerate(node.bounds) if u != control), default=math.inf)
             p, kid = max(open_kids, key=itemgetter(0))
-            self.improve(kid, kid.low + (min(bound, second) - least) / p)
+            self.improve(kid, kid.low + max(min(bound, second) - least, LEAST_RISE) / p)
 
     def _solve_ties(self, root: Node) -> None:
         for control, kids in enumerate(root.kids):
@@ -223,7 +263,7 @@ class AndOrSearch:
                 p, kid = max(((p, kid) for p, kid in kids if not kid.solved), key=lambda e: e[0], default=(0.0, None))
                 if kid is None or low > root.low + EQUAL:
                     break
-                self.improve(kid, kid.low + (root.low + EQUAL - low) / p)
+                self.improve(kid, kid.low + max(root.low + EQUAL - low, LEAST_RISE) / p)
 
     # --- What was found ---
 
@@ -235,7 +275,7 @@ class AndOrSearch:
         """
         self.stamp += 1
         self._by_low = by_low
-        self.complete([node])
+        self.complete([node], rivals=True)
         return self.settle(node)
 
     def settle(self, node: Node) -> float:
@@ -245,7 +285,7 @@ class AndOrSearch:
         node.stamp, node.control = self.stamp, BLINDLY
         if node.left == 0:
             node.upper = 0.0
-        elif node.costs is None:
+        elif node.costs is None or (node.point is not None and not node.solved):
             node.upper = self.completion(node).cost
         else:
             node.upper, node.control = self._best(node)
@@ -264,7 +304,7 @@ class AndOrSearch:
         if self._by_low:
             return [first]
         others = (u for u, low in enumerate(lows) if u != first and low < math.inf)
-        return [first, *(u for u in others if _all_solved(node.kids[u]))]
+        return [first, *(u for u in others if _all_known(node.kids[u]))]
 
     def cost(self, node: Node, control: int) -> float:
         """What a control of a node costs under the policy."""
@@ -274,7 +314,14 @@ class AndOrSearch:
     # --- Where it did not come ---
 
     def completion(self, node: Node) -> Completion:
-        """What is done from a node on that was not looked at: a rule in a world without chance, otherwise blindly."""
+        """What is done from a node on that is not solved: a plan of the trials, if there were some.
+
+        Otherwise it was not looked at: a rule in a world without chance, in others control sequences.
+        """
+        if node.point is not None:
+            cost = max(0.0, node.point.look() - node.floor)
+            plan = node.point.best
+            return Completion(cost, (plan.control,) * node.left if plan.after is None else plan)
         if node.completion is None:
             if not self.game.certain:
                 cost, controls = self.game.blind(node.state.support, node.state.weight, node.left)
@@ -285,20 +332,23 @@ class AndOrSearch:
                 self._rule([node])
         return node.completion  # type: ignore[return-value]
 
-    def complete(self, roots: Sequence[Node]) -> None:
-        """Complete these nodes and all that the policy comes to from them, together where that is quicker."""
+    def complete(self, roots: Sequence[Node], *, rivals: bool = False) -> None:
+        """Complete these nodes and all that the policy comes to from them, together where that is quicker.
+
+        :param rivals: also those of the nodes themselves that were looked at but not solved.
+        """
         if not self.game.certain:
             return
         fresh, known, stack = [], set(), list(roots)
+        whole = {id(node) for node in roots if rivals and not node.solved}
         while stack:
             node = stack.pop()
             if id(node) in known or len(node.state.support) == 1 or node.left == 0:
                 continue
             known.add(id(node))
-            if node.costs is None:
-                if node.completion is None:
-                    fresh.append(node)
-            elif not (node.solved and node.depth == node.left):
+            if node.completion is None and (node.costs is None or id(node) in whole):
+                fresh.append(node)
+            if node.costs is not None and not (node.solved and node.depth == node.left):
                 stack += [kid for u in self._options(node) for _, kid in node.kids[u]]
         if fresh:
             self._rule(fresh)
@@ -311,11 +361,12 @@ class AndOrSearch:
             node.completion = Completion(cost - node.floor, list(Rule)[best])
 
 
-def _all_solved(kids: list[tuple[float, Node]]) -> bool:
-    return all(kid.solved for _, kid in kids)
+def _all_known(kids: list[tuple[float, Node]]) -> bool:
+    """Whether it is known what to do at each of these nodes: they are solved, or have plans."""
+    return all(kid.solved or kid.point is not None for _, kid in kids)
 
 
-class _Interrupts:
+class Interrupts:
     """While a search runs Ctrl-C asks it to stop, and what was found is kept; and no garbage is collected.
 
     (Nodes are many and hold no cycles: looking for some would take a third of the time.)

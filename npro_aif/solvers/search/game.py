@@ -18,9 +18,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from npro_aif._jax import eval_context
-from npro_aif.belief import Belief
+from npro_aif.belief import Belief, is_sparse
 from npro_aif.program.program import Program
-from npro_aif.sizes import MOST_HYPOTHESES, MOST_TAKEN_IN, ROWS_AT_ONCE
+from npro_aif.sizes import FEW_ROWS, MOST_HYPOTHESES, MOST_TAKEN_IN, ROWS_AT_ONCE
 from npro_aif.solvers.search.branching import Branching, merge
 from npro_aif.solvers.search.classes import names
 from npro_aif.solvers.search.growing import Column, Numbering, StepTables, each
@@ -38,7 +38,8 @@ class Game:
     """
 
     def __init__(self, program: Program, belief: Belief, horizon: int, marks: Sequence[bytes], elapsed: Any = 0):
-        self.program, self.belief, self.horizon, self.elapsed = program, belief, horizon, elapsed
+        self.program, self.horizon, self.elapsed = program, horizon, elapsed
+        self.belief = belief if program.looks_at_numbers else None
         kinds = {mark: kind for kind, mark in enumerate(dict.fromkeys(marks))}
         self.marks = list(marks)
         self.kinds = kinds
@@ -111,9 +112,8 @@ class Game:
         parameter = np.asarray(belief.parameter, np.float64)
         possible = np.flatnonzero(parameter > 0)
         self._require(possible)
-        joint = parameter[possible, None] * np.asarray(belief.state)[possible].astype(np.float64)
-        row, x = np.nonzero(joint)
-        weight = joint[row, x]
+        row, x, probs = belief.state.entries(possible) if is_sparse(belief) else _entries(belief.state, possible)
+        weight = parameter[possible[row]] * probs
         return self.row[possible[row]] * self.num_states + x, weight / weight.sum()
 
     def classes(self, support: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -155,7 +155,8 @@ class Game:
                 whole = self.program.world(self.belief, self.horizon, elapsed=self.elapsed)
                 self.frame = self._whole = jax.tree.map(np.asarray, whole)
             return self._whole, parameters
-        padded = np.resize(parameters, ROWS_AT_ONCE).astype(np.int32)  # one size compiles once
+        size = FEW_ROWS if len(parameters) <= FEW_ROWS else ROWS_AT_ONCE  # each compiles once
+        padded = np.resize(parameters, size).astype(np.int32)
         world = self.program.world(self.belief, self.horizon, jnp.asarray(padded), elapsed=self.elapsed)
         self.frame = jax.tree.map(np.asarray, world)
         return self.frame, np.arange(len(parameters))
@@ -249,6 +250,13 @@ class Game:
             support, weight = layer.move(support, weight, control)
             lead = (support, weight) if own else layer.move(*lead, control)
         return total, tuple(controls)
+
+
+def _entries(table: Any, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """What is possible in some rows of a table p(x|θ); see :meth:`npro_aif.SparseStates.entries`."""
+    rows = np.asarray(table)[theta].astype(np.float64)
+    row, x = np.nonzero(rows)
+    return row, x, rows[row, x]
 
 
 def _shared(steps: list[Step]) -> list[Step]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import bisect
 import itertools
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -113,10 +113,17 @@ class Information:
         support, weight = branches.support, branches.weight
         places = np.add.reduceat(weight * self._projection()[support], branches.start[:-1]).tolist()
         keys, width = support.tobytes(), support.itemsize
-        return [
-            self._state(keys[width * start : width * end], support[start:end], weight[start:end], place)
-            for place, (start, end) in zip(places, itertools.pairwise(branches.start.tolist()), strict=True)
-        ]
+        states: list[tuple[InformationState, float]] = []
+        parts = zip(places, itertools.pairwise(branches.start.tolist()), _steps_apart(branches), strict=True)
+        for place, (start, end), apart in parts:
+            if apart <= SAME:  # as after a site that says nothing: no need to look it up
+                state, blur = states[-1]
+                blur += apart * (1 + blur)
+                if blur <= self.tolerance:
+                    states.append((state, blur))
+                    continue
+            states.append(self._state(keys[width * start : width * end], support[start:end], weight[start:end], place))
+        return states
 
     def turn(self, state: InformationState, left: int) -> Turn:
         """What the step may bring that is made when so many are left."""
@@ -128,7 +135,7 @@ class Information:
     def _turn(self, state: InformationState, layer: Branching) -> Turn:
         branches = layer.branches(state.support, state.weight)
         states = self._states(branches)
-        controls: list[dict[int, Next]] = [{} for _ in range(layer.num_controls)]
+        controls: list[dict[int, list[Any]]] = [{} for _ in range(layer.num_controls)]  # the fields of what is next
         blurs = [0.0] * layer.num_controls
         probs = zip(branches.control.tolist(), branches.prob.tolist(), states, strict=True)
         for branch, (control, prob, (after, blur)) in enumerate(probs):
@@ -137,10 +144,10 @@ class Information:
             if blur > blurs[control]:
                 blurs[control] = blur
             if entry is None:
-                entries[after.number] = Next(prob, after, branch, blur == 0.0)
+                entries[after.number] = [prob, after, branch, blur == 0.0]
             else:
-                entries[after.number] = entry._replace(prob=entry.prob + prob)
-        merged = [list(entries.values()) for entries in controls]
+                entry[0] += prob
+        merged = [[Next(*entry) for entry in entries.values()] for entries in controls]
         idle = [
             u
             for u, (entries, blur) in enumerate(zip(merged, blurs, strict=True))
@@ -162,3 +169,15 @@ class Information:
         branches = layer.branches(state.support, state.weight, control)
         states = [after for after, _ in self._states(branches)]
         return {layer.sight(code): after for code, after in zip(branches.outcome.tolist(), states, strict=True)}
+
+
+def _steps_apart(branches: Branches) -> list[float]:
+    """How far each branch's belief is from that of the branch before, relative to its weights."""
+    sizes = np.diff(branches.start)
+    place = np.arange(len(branches.support)) - np.repeat(np.append(0, sizes[:-1]), sizes)  # in the branch before
+    place = np.maximum(place, 0)
+    apart = np.abs(branches.weight / branches.weight[place] - 1)
+    apart[branches.support != branches.support[place]] = np.inf
+    apart = np.maximum.reduceat(apart, branches.start[:-1])
+    apart[np.append(True, sizes[1:] != sizes[:-1])] = np.inf
+    return apart.tolist()

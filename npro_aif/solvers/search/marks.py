@@ -39,7 +39,8 @@ class Marks:
         return self._known[key]
 
     def _marks(self, belief: Belief, horizon: int, elapsed: Any) -> list[bytes]:
-        tables = self._tables(self.program.at(elapsed), belief, jnp.asarray(horizon), self.program.sample)
+        known = belief if self.program.looks_at_numbers else None
+        tables = self._tables(self.program.at(elapsed), known, jnp.asarray(horizon), self.program.sample)
         numbers = [np.asarray(table) for table in tables]
         same = hashlib.blake2b(digest_size=16)  # of what is the same at all times, and may be large
         for table in numbers:
@@ -54,7 +55,7 @@ class Marks:
             digest.update(np.ascontiguousarray(table[t]).data)
         return digest.digest()
 
-    def _varying(self, fixed: Fixed, belief: Belief, horizon: Array, theta: Array | None) -> list[Array]:
+    def _varying(self, fixed: Fixed, belief: Belief | None, horizon: Array, theta: Array | None) -> list[Array]:
         """Every table (T|1, …) that is evaluated anew or differs from time to time."""
         world = self.program.bind(fixed, belief, horizon, theta)
         kept = fixed.tables

@@ -15,9 +15,10 @@ from npro_aif.solvers.search.contingency import END, Contingency
 from npro_aif.solvers.search.following import RULES, Followed, Follower, Graph
 from npro_aif.solvers.search.marginals import Marginals
 from npro_aif.solvers.search.rules import Rule
+from npro_aif.solvers.search.vectors import Vector
 from npro_aif.tables.world import World
 
-Position = Node | Rule | list[int]  # a node of the search, a rule, or what is left of a control sequence
+Position = Node | Rule | Vector | list[int]  # a node of the search, a rule, a plan, what is left of a control sequence
 
 
 class Replay(NamedTuple):
@@ -99,7 +100,19 @@ class Replayer:
         way = self.search.completion(node).way
         if isinstance(way, Rule):
             return way, self._known((node.state.number, node.left, way), END)
-        return list(way), self._known(way, way[0])
+        return (way, self._known(way, way.control)) if isinstance(way, Vector) else self._sequence(way)
+
+    def _sequence(self, controls: tuple[int, ...]) -> tuple[Position, int]:
+        return list(controls), self._known(controls, controls[0])
+
+    def _planned(self, plan: Vector, sight: tuple[int, ...]) -> tuple[Position, int]:
+        """What a plan does after what is seen."""
+        label, *outcomes = sight
+        sizes = [table.shape[-1] for table in self.game.layer(plan.left).step.sight]
+        ahead = plan.then(label, int(np.ravel_multi_index(outcomes, sizes)) if outcomes else 0)
+        if ahead.after is None:
+            return self._sequence((ahead.control,) * ahead.left)
+        return ahead, self._known(ahead, ahead.control)
 
     def _known(self, key: Any, control: int) -> int:
         """The place with a name."""
@@ -138,16 +151,16 @@ class Replayer:
             self.marginals.act(t, layer, support, mass, control, memory)
             arrived, moved = layer.move(support, mass, control)
             self.marginals.observe(t, layer, arrived, moved, control)
-            if self.marginals.num_memories > 1 or (t < self.horizon - 1 and isinstance(position, Node)):
+            if self.marginals.num_memories > 1 or (t < self.horizon - 1 and not isinstance(position, list)):
                 self._part(t, layer, ahead, (place, memory), position, support, mass)
             else:  # whatever is seen
                 then = self._rest(t, place, position)
                 self._put(ahead, then[1], then[0], 0, arrived, moved)
         return ahead
 
-    def _rest(self, t: int, place: int, position: Node | list[int]) -> tuple[Position, int]:
+    def _rest(self, t: int, place: int, position: Node | Vector | list[int]) -> tuple[Position, int]:
         """What comes after a place if it does not matter what is seen."""
-        if t == self.horizon - 1 or isinstance(position, Node):
+        if t == self.horizon - 1 or not isinstance(position, list):
             return [], END
         rest = position[1:]
         self.graph.after[place] = self._known(tuple(rest), rest[0])
@@ -159,15 +172,15 @@ class Replayer:
         layer: Branching,
         ahead: dict,
         here: tuple[int, int],
-        position: Node | list[int],
+        position: Node | Vector | list[int],
         support: np.ndarray,
         mass: np.ndarray,
     ) -> None:
         """Go on by what is seen."""
         place, memory = here
         control, after = self.graph.controls[place], self.graph.after
-        matters = t < self.horizon - 1 and isinstance(position, Node)
-        kids = self._kids(position, control) if matters else {}  # type: ignore[arg-type]
+        matters = t < self.horizon - 1 and not isinstance(position, list)
+        kids = self._kids(position, control) if matters and isinstance(position, Node) else {}
         if matters and after[place] == END:
             after[place] = {}
         branches = layer.branches(support, mass, control)
@@ -176,7 +189,8 @@ class Replayer:
             own, weight = (column[ends[i] : ends[i + 1]] for column in (branches.support, branches.weight))
             seen = self._seen(layer, int(branches.outcome[i]), int(own[0]), control)
             if matters:
-                then = self._place(kids[layer.sight(int(branches.outcome[i]))])
+                sight = layer.sight(int(branches.outcome[i]))
+                then = self._planned(position, sight) if isinstance(position, Vector) else self._place(kids[sight])
                 after[place][seen] = then[1]  # type: ignore[index]
             else:
                 then = self._rest(t, place, position)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import sys
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,9 +22,12 @@ from npro_aif.solvers.search.information import SAME
 from npro_aif.solvers.search.marks import Marks
 from npro_aif.solvers.search.replay import Replay, Replayer
 from npro_aif.solvers.search.rules import Rule, rule_control
+from npro_aif.solvers.search.trials import Trials
+from npro_aif.solvers.search.vectors import Vector
 
 PROVEN = 1e-7  # bounds that differ by no more, relative to their size, have met
 UPDATES = 64  # units of rounding that belief updates may add up to
+LEAST_SEARCH = 1 / 8  # of the seconds that are given: whatever tables took, so much goes into the search
 FRAMES = 4  # of Python's stack for each step of a plan, at most
 
 
@@ -77,12 +80,16 @@ class SearchSolver:
     optimum; with some of them it returns the best plan that was found, and ``plan.info`` has bounds on the optimum.
     Ctrl-C ends a search in the same way. What a planner looked at serves its later plans.
 
+    In a world of chance a search within limits makes trials (:mod:`.trials`), whose plans serve all later ones too.
+
     :param max_nodes: how many information states to look at, for each plan, at most.
     :param max_depth: how many steps to look ahead; beyond it the perfect-information cost stands for what follows.
         First controls that tie are then shared equally.
     :param tol: stop where the bounds differ by no more, in nats.
     :param seconds: how long to search for each plan, at most, what completes it included. (Tables of a world, or of
-        parameters that come in, are worked out once; they leave at least half of the time for the search.)
+        parameters that come in, are worked out once; they leave at least an eighth of the time for the search.)
+    :param first_nodes: how many for a planner's first plan, where they are more than ``max_nodes``: what is worked out
+        once for all later plans.
 
     >>> import jax, npro_aif as aif
     >>> from npro_aif.models.tmaze import tmaze, initial_belief
@@ -96,9 +103,10 @@ class SearchSolver:
     max_depth: int | None = None
     tol: float = 0.0
     seconds: float | None = None
+    first_nodes: int | None = field(default=None, repr=False)  # rows that were kept before do not know it
 
     def __post_init__(self) -> None:
-        for name in ("max_nodes", "max_depth"):
+        for name in ("max_nodes", "max_depth", "first_nodes"):
             value = getattr(self, name)
             if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
                 raise ValueError(f"{name}: found {value!r}, expected a whole number of at least 1, or None")
@@ -106,6 +114,13 @@ class SearchSolver:
             raise ValueError(f"tol: found {self.tol!r}, expected a number that is not negative")
         if self.seconds is not None and not self.seconds > 0:
             raise ValueError(f"seconds: found {self.seconds!r}, expected a positive number, or None")
+        if self.first_nodes is not None and self.max_nodes is None:
+            raise ValueError(f"first_nodes: found {self.first_nodes} without max_nodes, expected both or none")
+
+    def nodes(self, *, first: bool) -> float:
+        """How many to look at for a plan."""
+        limit = math.inf if self.max_nodes is None else self.max_nodes
+        return max(limit, self.first_nodes or 0) if first else limit
 
     @property
     def quick(self) -> bool:
@@ -160,6 +175,8 @@ class SearchOutcome(NamedTuple):
     def _completing(self) -> int:
         """The control that completes the root."""
         way = self.search.completion(self.root).way
+        if isinstance(way, Vector):
+            return way.control
         return rule_control(self.search.game, self.root.state, self.root.left, way) if isinstance(way, Rule) else way[0]
 
     def bracket(self) -> tuple[np.ndarray, np.ndarray]:
@@ -200,6 +217,7 @@ class Searches:
         self.marks = Marks(program)
         self.certificates: list[Certificate] = []
         self._search: AndOrSearch | None = None
+        self._trials: Trials
 
     def __call__(self, belief: Belief, horizon: int, elapsed: Any = 0) -> SearchOutcome:
         """Search from a belief.
@@ -219,13 +237,15 @@ class Searches:
         limit = sys.getrecursionlimit()
         sys.setrecursionlimit(max(limit, 1000 + FRAMES * horizon))
         try:
-            ended = search.solve(
-                root,
-                max_nodes=math.inf if solver.max_nodes is None else solver.max_nodes,
-                seconds=self._seconds(time.perf_counter() - began),
-                tolerance=solver.tol,
-                ties=depth < horizon,
-            )
+            limits = {
+                "max_nodes": solver.nodes(first=not self.certificates),
+                "seconds": self._seconds(time.perf_counter() - began),
+                "tolerance": solver.tol,
+            }
+            if depth == horizon and not search.game.certain and min(limits["max_nodes"], limits["seconds"]) < math.inf:
+                ended = self._trials.solve(root, **limits)
+            else:
+                ended = search.solve(root, **limits, ties=depth < horizon)
             starts, info = self._ending(search, root, ended)
         finally:
             sys.setrecursionlimit(limit)
@@ -240,26 +260,27 @@ class Searches:
         return SearchOutcome(search, root, starts, support, weight, weights, blur, info)
 
     def _seconds(self, used: float) -> float:
-        """How long to search when so many seconds were used for tables: at least half of what is given."""
+        """How long to search when so many seconds were used for tables: at least a part of what is given."""
         given = math.inf if self.solver.seconds is None else self.solver.seconds
-        return max(given - used, given / 2)
+        return max(given - used, LEAST_SEARCH * given)
 
     def _of(self, belief: Belief, horizon: int, elapsed: Any, marks: list[bytes]) -> AndOrSearch:
         """The search that these steps belong to: the last one, or a new one."""
         search = self._search
         if search is None or not search.game.fits(marks) or search.game.full(belief):
-            search = self._search = AndOrSearch(
-                Game(self.program, belief, horizon, marks, elapsed), self._tolerance(belief)
-            )
+            game = Game(self.program, belief, horizon, marks, elapsed)
+            search = AndOrSearch(game, self._tolerance(belief))
         elif search.information.size > MOST_REMEMBERED:
-            search = self._search = AndOrSearch(search.game, search.information.tolerance)
+            search = AndOrSearch(search.game, search.information.tolerance, search.vectors)
+        if search is not self._search:
+            self._search, self._trials = search, Trials(search)
         search.game.extend(marks)
         return search
 
     @staticmethod
     def _tolerance(belief: Belief) -> float:
         """What rounding leaves of equal weights after some belief updates in the belief's own precision."""
-        return max(SAME, UPDATES * float(np.finfo(np.asarray(belief.state).dtype).eps))
+        return max(SAME, UPDATES * float(np.finfo(belief.state.dtype).eps))
 
     @staticmethod
     def _ending(search: AndOrSearch, root: Node, ended: str) -> tuple[list[tuple[float, int]], SearchInfo]:
