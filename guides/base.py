@@ -37,6 +37,13 @@ class Table(NamedTuple):
         """Its first value."""
         return self.initial(key, self.shape)
 
+    def shape_for(self, num_parameters: int) -> tuple[int, ...]:
+        """Its shape with so many parameters of the model."""
+        return tuple(
+            num_parameters if axis == "parameter" else length
+            for axis, length in zip(self.axes, self.shape, strict=True)
+        )
+
     def axis(self, name: str) -> int | None:
         """Where an axis lies; None if there is none of that name."""
         return self.axes.index(name) if name in self.axes else None

@@ -10,6 +10,7 @@ from jax import Array
 
 from npro_aif.errors import ModelError
 from npro_aif.numerics import is_concrete
+from npro_aif.states import SparseStates
 
 # A table whose rows miss one by more than this is a mistake, not rounding (float32 rows of a few thousand).
 ROW_SUM_TOLERANCE = 1e-3
@@ -17,11 +18,14 @@ ROW_SUM_TOLERANCE = 1e-3
 
 class _Tables(NamedTuple):
     parameter: Array  # (Θ,)
-    state: Array  # (Θ, X)
+    state: Any  # (Θ, X), or the same by its entries
 
 
 class Belief(_Tables):
     """A joint belief p(θ) p(x|θ) over parameters and the present state; where nothing else is unknown the state alone.
+
+    Where a table of all states would be large and little of it is not zero, :class:`npro_aif.SparseStates` stands for
+    it; what updates it keeps it so.
 
     >>> import jax.numpy as jnp
     >>> Belief(parameter=jnp.array([0.5, 0.5]), state=jnp.array([[1.0, 0.0], [0.0, 1.0]])).state.shape
@@ -35,8 +39,14 @@ class Belief(_Tables):
 
     def __new__(cls, parameter: Any = ..., state: Any = None) -> Belief:
         if parameter is ...:  # not None, which stands for itself where a belief is a tree of something else
-            return super().__new__(cls, jnp.ones(1), jnp.atleast_2d(jnp.asarray(state)))
+            given = isinstance(state, SparseStates)
+            return super().__new__(cls, jnp.ones(1), state if given else jnp.atleast_2d(jnp.asarray(state)))
         return super().__new__(cls, parameter, state)
+
+
+def is_sparse(belief: Any) -> bool:
+    """Whether a belief has its states by their entries."""
+    return isinstance(belief.state, SparseStates)
 
 
 def check_type(belief: Any, name: str = "belief") -> None:
@@ -51,7 +61,7 @@ def check_type(belief: Any, name: str = "belief") -> None:
 def check_shape(belief: Belief, name: str = "belief") -> None:
     """Refuse what is not a belief, or one whose two tables do not go together."""
     check_type(belief, name)
-    shapes = jnp.shape(belief.parameter), jnp.shape(belief.state)
+    shapes = tuple(map(np.shape, belief))
     if len(shapes[0]) != 1 or len(shapes[1]) != 2 or shapes[0][0] != shapes[1][0]:
         raise ModelError(
             f"{name}: found parameter of shape {shapes[0]} and state of shape {shapes[1]}, expected (Θ,) and (Θ, X)"
@@ -62,7 +72,10 @@ def check_numbers(belief: Belief, name: str = "belief") -> None:
     """Refuse a belief that does not sum to one or has negative entries (where its numbers are known)."""
     if not is_concrete(belief):
         return
-    parameter, state = np.asarray(belief.parameter), np.asarray(belief.state)
+    parameter = np.asarray(belief.parameter)
+    state = np.asarray(belief.state.probs if is_sparse(belief) else belief.state)
+    if is_sparse(belief):
+        _check_entries(belief.state, name)
     if not abs(parameter.sum() - 1) <= ROW_SUM_TOLERANCE:
         raise ModelError(f"{name}.parameter: found a row that sums to {parameter.sum():.6g}, expected 1")
     totals = state.sum(-1)
@@ -73,3 +86,17 @@ def check_numbers(belief: Belief, name: str = "belief") -> None:
     for field, table in (("parameter", parameter), ("state", state)):
         if (table < 0).any():
             raise ModelError(f"{name}.{field}: found a negative probability {table.min():.6g}, expected at least 0")
+
+
+def _check_entries(states: SparseStates, name: str) -> None:
+    """Refuse entries that are no rows: of other shapes, or of states that there are not."""
+    index = np.asarray(states.index)
+    if index.shape != np.shape(states.probs) or not np.issubdtype(index.dtype, np.integer):
+        raise ModelError(
+            f"{name}.state: found an index of shape {index.shape} ({index.dtype}) and probabilities of shape "
+            f"{np.shape(states.probs)}, expected whole numbers (Θ, K) and as many probabilities"
+        )
+    if index.size and (index.min() < 0 or index.max() >= states.num_states):
+        raise ModelError(
+            f"{name}.state: found states {index.min()}..{index.max()}, expected 0..{states.num_states - 1}"
+        )

@@ -15,13 +15,15 @@ from typing import NamedTuple
 
 import pytest
 
+import npro_aif
+
 ROOT = Path(__file__).parents[1]
 FOLDERS = {"npro_aif": ROOT / "npro_aif", "npro_aif.models": ROOT / "models", "npro_aif.guides": ROOT / "guides"}
 
 # A room imports from the rooms above it, and never the other way; those in one line may import each other.
 FLOORS = (
     {"_jax", "_numpyro", "errors", "extras", "numerics", "shards", "sizes", "pickling"},
-    {"language", "belief", "distributions", "sites"},
+    {"language", "belief", "distributions", "sites", "states"},
     {"tables", "program", "pomdp"},
     {"inference"},
     {"guides"},
@@ -122,6 +124,43 @@ def test_models_use_public_names_only() -> None:
     models = "npro_aif.models."
     used = {i.target for i in OWN if i.source.startswith(models) and not i.target.startswith(models)}
     assert used == {"npro_aif"}
+
+
+# --- What an import costs -------------------------------------------------------------------------------------------
+
+LOADED = """
+import sys, npro_aif as aif
+def loaded(): return {name for name in sys.modules if name.split(".")[0] in ("npro_aif", "jax", "numpyro", "optax")}
+print(*sorted(loaded()))
+aif.Planner, aif.Agent, aif.run_episodes, aif.Active, aif.CoordinateSolver
+print(*sorted(loaded()))
+assert set(dir(aif)) >= set(aif.__all__)
+from npro_aif import *
+assert all(value is getattr(aif, name) for name, value in globals().items() if name in aif.__all__)
+"""
+
+
+def test_an_import_loads_what_is_used_only() -> None:
+    done = subprocess.run([sys.executable, "-c", LOADED], capture_output=True, text=True, check=True)
+    first, acting = (set(line.split()) for line in done.stdout.splitlines())
+    assert first == {"npro_aif"}
+    assert {"jax", "npro_aif.planning.planner", "npro_aif.acting.run"} <= acting
+    rooms = {name.split(".")[1] for name in acting if name.startswith("npro_aif.")}
+    assert not rooms & {"learning", "pomdp", "models", "envs", "analysis", "baselines", "experiments", "cli"}
+
+
+def test_public_names_are_where_type_checkers_see_them() -> None:
+    tree = ast.parse(MODULES["npro_aif"].read_text())
+    seen = {
+        alias.name: f"{node.module}.{alias.name}" if alias.name == "guides" else str(node.module)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and str(node.module).startswith("npro_aif")
+        for alias in node.names
+    }
+    assert seen == {name: f"npro_aif.{module}" for name, module in npro_aif._PLACES.items()}
+    assert sorted(seen) == sorted(npro_aif.__all__)
+    with pytest.raises(AttributeError, match="module 'npro_aif' has no attribute 'planer'"):
+        _ = npro_aif.planer
 
 
 # What JAX and NumPyro do not document, or document as theirs to change.

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
 
 import jax
-import numpy as np
 from jax import Array
 
 from npro_aif.acting.decisions import Decider, Observation, Situation
@@ -23,7 +22,7 @@ from npro_aif.planning.choose import TIE_TOLERANCE, Rule, key_words
 from npro_aif.planning.functions import typed
 from npro_aif.planning.plan import Plan
 from npro_aif.planning.planner import Planner
-from npro_aif.program.checks import check_belief
+from npro_aif.program.sharded import mean_state
 from npro_aif.program.signature import Signature, flat_index, marginalize, split
 
 Control = int | dict[str, int]
@@ -91,9 +90,8 @@ class Agent(Portable):
             raise ValueError(f"max_steps: found {max_steps}, expected at least 1")
         self.planner = planner
         program = planner.program(belief, horizon)
-        check_belief(belief, program.signature)
         self.signature = program.signature
-        self.initial_belief = Belief(*map(typed, belief))
+        self.initial_belief = planner.accepted(belief, horizon)
         self.horizon = int(horizon or planner.max_horizon or program.num_steps)
         self.max_steps = max_steps
         self.seed = seed
@@ -150,8 +148,7 @@ class Agent(Portable):
 
         It costs nothing: the belief that acting filters is the posterior.
         """
-        parameter = self.belief.parameter
-        self.initial_belief = self.initial_belief._replace(parameter=typed(parameter))
+        self.initial_belief = self.initial_belief._replace(parameter=typed(self.belief.parameter))
 
     @property
     def belief(self) -> Belief:
@@ -243,7 +240,7 @@ class Agent(Portable):
 
 def warn_of_spread(belief: Belief, signature: Signature) -> None:
     """Warn where the policy sees a state that the belief does not know."""
-    state = np.asarray(belief.parameter) @ np.asarray(belief.state)
+    state = mean_state(belief)
     for site in signature.state:
         known = float(marginalize(state, signature.state, site.name).max()) > 1 - SPREAD
         if site.hidden is None and not known:

@@ -18,7 +18,7 @@ from jax import Array
 from npro_aif.acting.filter import Filter
 from npro_aif.acting.fused import Fused
 from npro_aif.acting.solutions import Solutions, Solved, fingerprint
-from npro_aif.belief import Belief
+from npro_aif.belief import Belief, is_sparse
 from npro_aif.planning.batches import rows
 from npro_aif.planning.plan import Plan, trim
 from npro_aif.planning.planner import Planner
@@ -62,9 +62,9 @@ class Decider:
         self.by_cost = by_cost
         self._elapsed = 0  # the steps that have passed, for a model that asks for them
         functions = planner.functions_for(belief, horizon)
-        self.filter = Filter(functions.program)
+        self.filter = Filter(functions.program, mesh=planner.mesh)
         self.fused: Fused | None = None
-        if functions.fusable and planner.way([belief], horizon, fusable=True) is Way.FUSED:
+        if functions.fusable and not is_sparse(belief) and planner.way([belief], horizon, fusable=True) is Way.FUSED:
             self.fused = Fused(functions, self.filter, by_cost=by_cost)
 
     def __call__(
@@ -201,7 +201,7 @@ class Decider:
     def _together(self, beliefs: Sequence[Belief], horizon: int, key: Array) -> tuple[Plan, float]:
         """One batch of plans, and the seconds that it took."""
         start = time.perf_counter()
-        stacked = jax.tree.map(lambda *leaves: np.stack(leaves), *beliefs)
+        stacked = Belief(*(np.stack(list(map(np.asarray, tables))) for tables in zip(*beliefs, strict=True)))
         plans = jax.block_until_ready(
             self.planner.batch(jnp.stack([key] * len(beliefs)), stacked, horizon, elapsed=self._elapsed)
         )

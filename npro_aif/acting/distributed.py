@@ -32,6 +32,10 @@ Recipe = Callable[[], tuple[Any, Acting]]  # makes what run_episodes takes: envi
 FRUITLESS = 3  # so many new pools in a row that finish nothing: it is the job that kills its worker
 
 
+class WorkersLost(RuntimeError):
+    """Those who played the episodes are gone; what they had finished is kept where there is a folder."""
+
+
 class Kept(NamedTuple):
     """A folder in which solved problems and finished blocks are kept, and what they depend on."""
 
@@ -123,13 +127,13 @@ def iterate_blocks(
                 _cancel(futures)
                 raise
         if broken is not None and not _renews(executor):
-            raise RuntimeError(
+            raise WorkersLost(
                 f"executor: found it broken ({type(broken).__name__}: {broken}) with {len(waiting)} blocks of episodes "
                 "left, expected one that lasts; what was finished is kept where there is a folder"
             ) from broken
         fruitless = fruitless + 1 if len(waiting) == count else 0
         if fruitless == FRUITLESS:
-            raise RuntimeError(
+            raise WorkersLost(
                 f"workers: found {FRUITLESS} pools in a row that broke before they finished a block, expected workers "
                 "that live (do they have enough memory?)"
             ) from broken

@@ -11,7 +11,6 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import jax
-import numpy as np
 
 from npro_aif.acting.agent import Agent, AgentState
 from npro_aif.acting.solutions import Solutions
@@ -114,7 +113,7 @@ def iterate_episodes(
             yield _alone(one, agent, seed, solutions)
         return
     together: Any = agent
-    belief_bytes = sum(np.asarray(table).nbytes for table in together.initial_belief)
+    belief_bytes = sum(table.nbytes for table in together.initial_belief)
     lockstep = 1 if makes is None else min(lockstep, max(1, MOST_BELIEF_BYTES // belief_bytes))
     envs = [env] if makes is None else [makes() for _ in range(min(lockstep, len(seeds)))]
     for block in blocks_of(seeds):

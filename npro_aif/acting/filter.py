@@ -13,7 +13,8 @@ from jax import Array
 from jax.sharding import Mesh
 
 from npro_aif.acting.sharded import Part, ShardedBayes, one_by_one
-from npro_aif.belief import Belief
+from npro_aif.acting.sparse import UNMOVED, UNSEEN, SparseBayes
+from npro_aif.belief import Belief, is_sparse
 from npro_aif.errors import ImpossibleObservation, ModelError
 from npro_aif.numerics import divide, is_concrete, normalize, safe_log
 from npro_aif.pickling import Portable
@@ -24,9 +25,6 @@ from npro_aif.program.signature import Signature, Site, flat_index, join
 from npro_aif.shards import Shards
 from npro_aif.sizes import FEWEST_UPDATED, GROWTH_UPDATED, MOST_UPDATED
 from npro_aif.tables.world import World
-
-UNSEEN = -1  # stands for an observation site that was not observed
-UNMOVED = -1  # stands for no control: the observation before the first move
 
 
 class Filter(Portable):
@@ -42,7 +40,7 @@ class Filter(Portable):
     [0.0, 1.0]
     """
 
-    transient = ("_update",)
+    transient = ("_update", "_sparse")
 
     def __init__(
         self,
@@ -66,6 +64,7 @@ class Filter(Portable):
 
     def restore(self) -> None:
         self._update: Any = jax.jit(self.bayes)
+        self._sparse = SparseBayes(self.program, self.sites, self._at_once, self.seen_in)
         if self.mesh is not None:
             self._update = ShardedBayes(self.program, Shards(self.mesh), self._at_once, self.seen_in)
 
@@ -82,12 +81,14 @@ class Filter(Portable):
         """The belief after a control and what was observed then; see :func:`update_belief`."""
         if self.mesh is None:
             check_belief(belief, self.program.signature)  # type: ignore[arg-type]
+        few = self.mesh is None and is_sparse(belief)
+        update: Any = self._sparse if few else self._update
         if not is_concrete(belief):
             raise ValueError("belief: found a traced one, expected numbers; inside compiled code use Filter.step")
         move, seen = self.flat(control, observation)
-        support = self._support(np.asarray(belief.parameter)) if self.mesh is None else None
+        support = None if few or self.mesh is not None else self._support(np.asarray(belief.parameter))
         while True:
-            updated, possible = self._update(self.program.at(elapsed), belief, support, move, seen)
+            updated, possible = update(self.program.at(elapsed), belief, support, move, seen)
             impossible = ~np.asarray(possible)
             if not impossible.any():
                 return updated
@@ -207,11 +208,12 @@ class Filter(Portable):
             kernel = (world.observation | world.sensor)[site.name].at(0)
             likelihood = kernel.likelihood(jnp.clip(seen[i], 0, site.size - 1))  # or of observed controls (Θ|1, X·U)
             left_out = seen[i] == UNSEEN
-            if likelihood.shape[1] > num_states:  # before the first move there is no control to observe
+            if site.name in self.program.reads_control:  # before the first move there is no control to observe
+                left_out |= control == UNMOVED
+            if likelihood.shape[1] > num_states:
                 by_control = likelihood.reshape(likelihood.shape[0], num_states, -1)
                 place = jnp.where(by_control.shape[2] == 1, 0, jnp.maximum(control, 0))  # a bound one has no axis
                 likelihood = jax.lax.dynamic_index_in_dim(by_control, place, 2, keepdims=False)
-                left_out |= control == UNMOVED
             likelihood = jnp.where(seen[i] < site.size, likelihood, 0.0)
             yield jnp.where(left_out, 1.0, likelihood)
 

@@ -18,7 +18,8 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from npro_aif.belief import Belief
+from npro_aif.belief import Belief, is_sparse
+from npro_aif.program.sharded import ShardedBelief
 
 BACKEND = "/jax/core/compile/backend_compile_duration"  # XLA, or reading what it had compiled before
 COMPILING = (  # the events by which JAX tells how long it traced, lowered and compiled
@@ -45,21 +46,35 @@ def compiling() -> dict[str, float]:
     return {"tracing_seconds": _compile_seconds[0] - _backend[0], "xla_seconds": _backend[0]}
 
 
-def fingerprint(belief: Belief, *details: object) -> str:
+def fingerprint(belief: Belief | ShardedBelief, *details: object) -> str:
     """A name for a planning problem: equal for equal bytes, different otherwise.
 
     Only what is possible counts, which is little of a large belief.
     """
-    parameter = np.ascontiguousarray(belief.parameter)
-    possible = np.flatnonzero(parameter)
-    rows = np.ascontiguousarray(np.asarray(belief.state)[possible]).ravel()
-    places = np.flatnonzero(rows)
-    digest = hashlib.blake2b(digest_size=16)
-    digest.update(f"{rows.dtype}{np.shape(belief.state)}".encode())
-    for array in (parameter, places, rows[places]):
-        digest.update(array.data)
+    digest = _digest(belief) if isinstance(belief, Belief) else hashlib.blake2b(digest_size=16)
+    if isinstance(belief, ShardedBelief):  # the same name on every process, though none has all rows
+        words = belief.each_device(lambda own: np.frombuffer(_digest(own).digest(), np.int32))
+        digest.update(words.tobytes())
     digest.update(repr(details).encode())
     return digest.hexdigest()
+
+
+def _digest(belief: Belief) -> Any:
+    """A digest of what is possible in a belief, or in some rows of one."""
+    parameter = np.ascontiguousarray(belief.parameter)
+    possible = np.flatnonzero(parameter)
+    if is_sparse(belief):
+        row, x, probs = belief.state.entries(possible)
+        places = row * belief.state.num_states + x
+    else:
+        rows = np.ascontiguousarray(np.asarray(belief.state)[possible]).ravel()
+        places = np.flatnonzero(rows)
+        probs = rows[places]
+    digest = hashlib.blake2b(digest_size=16)
+    digest.update(f"{probs.dtype}{np.shape(belief.state)}".encode())
+    for array in (parameter, places, probs):
+        digest.update(array.data)
+    return digest
 
 
 class Solved(NamedTuple):

@@ -20,10 +20,11 @@ from jax import Array
 from numpyro.distributions.transforms import biject_to
 
 from npro_aif._jax import eval_context
-from npro_aif.belief import Belief
+from npro_aif.belief import Belief, is_sparse
 from npro_aif.errors import ModelError
 from npro_aif.language import parameter
 from npro_aif.numerics import normalize, safe_log
+from npro_aif.program.blank import blank_belief
 from npro_aif.program.find import Sites
 from npro_aif.program.jaxprs import depends_on_first
 from npro_aif.program.memories import class_members
@@ -194,12 +195,16 @@ class DrawnProgram(Program):
     def bind(
         self,
         fixed: Fixed,
-        belief: Belief,
+        belief: Belief | None,
         horizon: int | Array,
         theta: Array | None = None,
         valid: Array | None = None,
         control: Array | None = None,
     ) -> World:
+        if belief is None:
+            belief = blank_belief(self.signature)
+        elif is_sparse(belief):
+            raise ModelError("belief.state: found its entries (aif.SparseStates) with draws, expected a table (Θ, X)")
         count, num_parameters = self.signature.parameter[0].size, self.inner.signature.num_parameters
 
         def each(numbers: Any, own: Belief) -> World:

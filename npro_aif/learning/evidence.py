@@ -16,7 +16,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from npro_aif.acting.filter import UNMOVED, UNSEEN, Filter, Tracked, safe_logsumexp, tracked
+from npro_aif.acting.filter import Filter, Tracked, safe_logsumexp, tracked
+from npro_aif.acting.sparse import UNMOVED, UNSEEN
 from npro_aif.belief import Belief
 from npro_aif.learning.records import Records, arrays
 from npro_aif.numerics import is_concrete

@@ -10,7 +10,8 @@ import numpy as np
 from jax import Array
 
 from npro_aif.acting.episodes import Episode
-from npro_aif.acting.filter import UNSEEN, control_index
+from npro_aif.acting.filter import control_index
+from npro_aif.acting.sparse import UNSEEN
 from npro_aif.belief import Belief
 from npro_aif.errors import ModelError
 from npro_aif.numerics import is_concrete

@@ -11,7 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from npro_aif.acting.filter import UNMOVED, UNSEEN, Tracked
+from npro_aif.acting.filter import Tracked
+from npro_aif.acting.sparse import UNMOVED, UNSEEN
 from npro_aif.belief import Belief
 from npro_aif.language import check_horizon
 from npro_aif.learning.evidence import Follower

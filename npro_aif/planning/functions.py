@@ -43,6 +43,7 @@ from npro_aif.solvers.envelope import (
     refused,
     with_numbers,
 )
+from npro_aif.states import SparseStates
 from npro_aif.tables.world import World
 
 NO_GRADIENT = (
@@ -100,7 +101,7 @@ class Functions:
         size = self.size(self.sizes.support(np.asarray(belief.parameter)))
 
         def world(fixed: Fixed, theta: Array) -> World:
-            return self.program.bind(fixed, self.program.uniform(), self.num_steps, theta)._replace(sensor={})
+            return self.program.bind(fixed, None, self.num_steps, theta)._replace(sensor={})
 
         with eval_context():
             shapes = jax.eval_shape(world, self.program.fixed, jnp.zeros(size, jnp.int32))
@@ -292,16 +293,16 @@ class Functions:
         return WarmStart(blank.params | kept, jnp.asarray(True))
 
     def _blank_start(self, size: int) -> WarmStart:
-        """Tables of the right shapes for ``size`` parameters."""
+        """Tables of the right shapes for ``size`` parameters: those of the example, whose other axes are the same."""
 
-        def params(fixed: Fixed, theta: Array | None, key: Array) -> dict[str, Array]:
-            world = self.program.bind(fixed, self.program.uniform(), self.num_steps, theta)
-            return self.guide.first_params(key, world, self.num_steps)
+        def params(key: Array) -> dict[str, Array]:
+            return {
+                name: table.initial(key, table.shape_for(size))
+                for name, table in self.guide.start.of(self.tables).items()
+            }
 
-        every = size == self.program.signature.num_parameters
         with eval_context():
-            theta = None if every else jnp.zeros(size, jnp.int32)
-            shapes = jax.eval_shape(params, self.program.fixed, theta, jax.random.key(0))
+            shapes = jax.eval_shape(params, jax.random.key(0))
             zeros: Any = jnp.zeros if is_handed_over(shapes) else lambda *a: np.broadcast_to(np.zeros((), a[1]), a[0])
             return WarmStart({k: zeros(v.shape, v.dtype) for k, v in shapes.items()}, jnp.asarray(False))
 
@@ -314,6 +315,8 @@ def is_handed_over(params: Mapping[str, Any]) -> bool:
 def typed(table: Array) -> Array:
     """The same numbers with the type that a plan is compiled for: another (a weak one too) would compile it again."""
     dtype = jnp.result_type(float)
+    if isinstance(table, SparseStates):
+        return table if table.dtype == dtype else table.astype(dtype)
     fits = isinstance(table, Array) and table.dtype == dtype and not table.weak_type
     return table if fits else jnp.asarray(table, dtype)
 

@@ -12,7 +12,7 @@ import numpy as np
 import optax
 from jax import Array
 
-from npro_aif.belief import Belief, check_type
+from npro_aif.belief import Belief, check_type, is_sparse
 from npro_aif.errors import GuideError
 from npro_aif.guides import GenericGuide, TableGuide, TemporalGuide
 from npro_aif.inference.objectives import Active, Objective
@@ -22,7 +22,7 @@ from npro_aif.pickling import Portable
 from npro_aif.planning.batches import join, rows
 from npro_aif.planning.choose import check_key
 from npro_aif.planning.describe import describe
-from npro_aif.planning.functions import Functions, typed_arguments
+from npro_aif.planning.functions import Functions, typed, typed_arguments
 from npro_aif.planning.host import HostFunctions
 from npro_aif.planning.memory import Memory
 from npro_aif.planning.origin import model_name
@@ -176,6 +176,8 @@ class Planner(Portable):
         if self.guide.checks_beliefs and is_concrete(belief):
             self.guide.check(functions.program.world(belief, horizon), functions.num_steps)
         belief = self._thinned(belief)
+        if is_sparse(belief) and isinstance(functions, Functions):
+            belief = belief._replace(state=belief.state.padded())
         support = functions.support(belief)
         start = functions.warm_start(support, warm)
         return functions, (functions.program.at(elapsed), support, belief, horizon, rng_key, start)
@@ -205,6 +207,8 @@ class Planner(Portable):
             raise ValueError(f"keys: found shape {jnp.shape(keys)}, expected several, as jax.random.split makes them")
         check_type(beliefs, "beliefs")
         count = len(keys)
+        if is_sparse(beliefs):  # they are planned together, as tables
+            beliefs = beliefs._replace(state=beliefs.state.dense())
         if (jnp.ndim(beliefs.parameter), jnp.ndim(beliefs.state)) != (2, 3) or {
             len(beliefs.parameter),
             len(beliefs.state),
@@ -256,6 +260,14 @@ class Planner(Portable):
         440
         """
         return self.functions_for(belief, horizon).memory(belief)  # type: ignore[arg-type]
+
+    def accepted(self, belief: Any, horizon: int | None = None) -> Any:
+        """A belief, if it is one of the model, as plans and belief updates take it: with a mesh over its devices."""
+        functions = self.functions_for(belief, horizon)
+        if isinstance(functions, ShardedFunctions):
+            return functions.accepted(belief)
+        check_belief(belief, functions.program.signature)
+        return Belief(*map(typed, belief))
 
     def _thinned(self, belief: Belief) -> Belief:
         """The belief, or each of a batch, with at most ``max_parameters`` parameters; a traced one as it is."""

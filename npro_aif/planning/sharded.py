@@ -91,7 +91,10 @@ class ShardedFunctions(Functions):
 
     # --- Before anything is computed ---
 
-    def lay(self, belief: Belief | ShardedBelief) -> ShardedBelief:
+    def support(self, belief: Any) -> Support | None:
+        return None if isinstance(belief, ShardedBelief) else super().support(belief)
+
+    def accepted(self, belief: Belief | ShardedBelief) -> ShardedBelief:
         """A belief over the devices."""
         if not is_concrete(belief):
             raise ValueError("belief: found a traced one with mesh, expected numbers (it goes outside of jit and vmap)")
@@ -151,7 +154,7 @@ class ShardedFunctions(Functions):
         return rounded(int(num_possible(belief).max()), len(belief.parameter) // self.shards.count)
 
     def memory(self, belief: Belief | ShardedBelief) -> Memory:
-        return self._memory(self._count(self.lay(belief)))
+        return self._memory(self._count(self.accepted(belief)))
 
     def _memory(self, count: int) -> Memory:
         return plan_memory(self._shapes(count)[1], self.program.signature, count, self.num_steps)
@@ -218,7 +221,7 @@ class ShardedFunctions(Functions):
         if not is_concrete((key, horizon, elapsed)):
             raise ValueError("mesh: found a traced key, horizon or elapsed, expected numbers (outside of jit and vmap)")
         start = self.warm_start(None, warm)
-        tables = self.laid(self.lay(belief), horizon, elapsed)
+        tables = self.laid(self.accepted(belief), horizon, elapsed)
         fixed = self.program.at(elapsed)._replace(tables=None, values={}, t=None)  # type: ignore[arg-type]
         fixed, key, start = self.shards.everywhere((fixed, key, start))
         return fixed, tables, belief, None, key, start

@@ -91,9 +91,9 @@ def check_preferences(reading: Reading) -> None:
 def check_belief(belief: Belief, signature: Signature, name: str = "belief") -> None:
     """Refuse a belief that does not fit the program, or (where its numbers are known) that does not sum to one."""
     check_shape(belief, name)
-    if jnp.shape(belief.state) != (signature.num_parameters, signature.num_states):
+    if np.shape(belief.state) != (signature.num_parameters, signature.num_states):
         raise ModelError(
-            f"{name}: found state of shape {jnp.shape(belief.state)}, expected ({signature.num_parameters}, "
+            f"{name}: found state of shape {np.shape(belief.state)}, expected ({signature.num_parameters}, "
             f"{signature.num_states}) for the parameters {[s.name for s in signature.parameter]} and the states "
             f"{[s.name for s in signature.state]}"
         )

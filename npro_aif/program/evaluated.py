@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,6 +14,7 @@ from jax import Array
 from npro_aif._jax import eval_jaxpr
 from npro_aif.belief import Belief
 from npro_aif.errors import ModelError
+from npro_aif.program.blank import blank_belief
 from npro_aif.program.checks import check_carry, check_preferences, check_rows
 from npro_aif.program.indices import Watch, find_stray, where_written
 from npro_aif.program.jaxprs import depends_on_first
@@ -28,21 +30,21 @@ def evaluate(trace: Trace, signature: Signature, num_steps: int) -> tuple[Output
     """The numbers of a program at the uniform belief and the largest horizon; refused if there is a fault in them."""
     watch = Watch()
 
-    def run(arguments: Sequence[Any], assignment: Any) -> tuple[list[Any], list[Array], Any]:
-        outputs = watch(trace.slice, arguments)
-        return outputs, watch.strays, jax.vmap(run_plainly)(assignment)
+    def run(others: Sequence[Any], assignment: Any) -> tuple[list[Any], list[Array], Any]:
+        belief = blank_belief(signature)  # made here it takes no memory
+        outputs = watch(trace.slice, jax.tree.leaves((belief, others)))
+        return outputs, watch.strays, jax.vmap(functools.partial(run_plainly, belief))(assignment)
 
-    def run_plainly(assignment: Any) -> Any:
+    def run_plainly(belief: Belief, assignment: Any) -> Any:
         closed, shapes = trace.plain
-        plain = eval_jaxpr(closed.jaxpr, closed.consts, *jax.tree.leaves(assignment))
+        plain = eval_jaxpr(closed.jaxpr, closed.consts, *jax.tree.leaves((belief, assignment)))
         return jax.tree.unflatten(jax.tree.structure(shapes), plain)
 
-    arguments = jax.tree.leaves(trace.arguments)
-    leaves, strays, plain_sites = run_once(run, arguments, trace.assignment)
+    leaves, strays, plain_sites = run_once(run, trace.arguments[1:], trace.assignment)
     outputs: Any = jax.tree.unflatten(jax.tree.structure(trace.outputs), leaves)
     reading = with_numbers(trace.reading, outputs)
-    check_steps(trace, num_steps)
-    check_indices(trace, arguments, leaves, strays, watch)
+    check_steps(trace, signature, num_steps)
+    check_indices(trace, signature, leaves, strays, watch)
     known = known_parts(trace, reading)
     check_preferences(known)
     check_rows(known)
@@ -76,15 +78,15 @@ def with_numbers(reading: Reading, outputs: Outputs) -> Reading:
     )
 
 
-def check_steps(trace: Trace, num_steps: int) -> None:
+def check_steps(trace: Trace, signature: Signature, num_steps: int) -> None:
     """Refuse a rollout of another length than the horizon, at any horizon."""
     jaxpr = trace.slice.jaxpr
     place = jax.tree.unflatten(jax.tree.structure(trace.outputs), range(len(jaxpr.outvars))).steps
     if jaxpr.outvars[place] is jaxpr.invars[len(Belief._fields)]:
         return
+    belief = blank_belief(signature)
     for horizon in range(1, num_steps + 1):
-        belief, _, *rest = trace.arguments
-        leaves = jax.tree.leaves((belief, jnp.asarray(horizon), *rest))
+        leaves = jax.tree.leaves((belief, jnp.asarray(horizon), *trace.arguments[2:]))
         steps = eval_jaxpr(jaxpr, trace.slice.consts, *leaves)[place]
         if int(steps) != horizon:
             raise ModelError(
@@ -93,11 +95,12 @@ def check_steps(trace: Trace, num_steps: int) -> None:
 
 
 def check_indices(
-    trace: Trace, arguments: Sequence[Any], outputs: Sequence[Any], strays: Sequence[Any], watch: Watch
+    trace: Trace, signature: Signature, outputs: Sequence[Any], strays: Sequence[Any], watch: Watch
 ) -> None:
     """Refuse an index that leaves its table, where a table of the program depends on it."""
     if not any(map(bool, strays)):
         return
+    arguments = jax.tree.leaves((blank_belief(signature), trace.arguments[1:]))
     stray = find_stray(trace.slice, arguments, outputs, strays, watch)
     if stray is None:
         return

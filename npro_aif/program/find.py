@@ -48,7 +48,7 @@ def find_sites(model: Callable[..., Any], belief: Belief, horizon: int) -> Sites
     reading = empty_reading()
     times = range(1, int(horizon) + 1)
     dtype = jnp.result_type(float)
-    shapes = Belief(*(jax.ShapeDtypeStruct(jnp.shape(table), dtype) for table in belief))
+    shapes = Belief(*(jax.ShapeDtypeStruct(np.shape(table), dtype) for table in belief))
 
     def run(belief: Belief, horizon: Any, t: Any, elapsed: Any, unknown: Any) -> Any:
         number = itertools.count()  # every site is another unknown: which of them is used where is part of the name
@@ -188,7 +188,7 @@ def _diagnose(model: Callable[..., Any], belief: Belief, horizon: Any, error: Ex
 
     what = "model"
     with eval_context():
-        belief = jax.tree.map(lambda a: jnp.full(jnp.shape(a), 1 / jnp.shape(a)[-1]), belief)
+        belief = Belief(*(jnp.full(np.shape(table), 1 / np.shape(table)[-1]) for table in belief))
         with contextlib.suppress(Exception):  # zeros may fail for other reasons; the first error is reported
             run("", None)
         for candidate in [*dict.fromkeys(names), "t", "horizon", "elapsed"]:

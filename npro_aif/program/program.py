@@ -16,13 +16,14 @@ import numpy as np
 from jax import Array
 
 from npro_aif._jax import eval_context, eval_jaxpr
-from npro_aif.belief import Belief, check_numbers, check_shape
+from npro_aif.belief import Belief, check_numbers, check_shape, is_sparse
 from npro_aif.errors import ModelError
 from npro_aif.language import check_horizon
-from npro_aif.numerics import is_concrete
+from npro_aif.numerics import is_concrete, safe_log
 from npro_aif.pickling import Portable
 from npro_aif.program.assemble import assemble
 from npro_aif.program.axes import CONTROL, THETA, enumerated_values, on_axis, site_axes
+from npro_aif.program.blank import blank_belief, blank_shapes, check_blank
 from npro_aif.program.checks import check_belief, check_carry
 from npro_aif.program.evaluated import check_finite, evaluate
 from npro_aif.program.find import Sites, find_sites
@@ -32,7 +33,7 @@ from npro_aif.program.numbers import name_of
 from npro_aif.program.reader import RUNNING, read, takes_elapsed
 from npro_aif.program.reading import Reading, empty_reading
 from npro_aif.program.signature import Signature, join, split
-from npro_aif.program.traced import CHANGING, Outputs, Plain, Trace, trace, trace_plainly, uniform_belief
+from npro_aif.program.traced import CHANGING, Outputs, Plain, Trace, trace, trace_plainly
 from npro_aif.shards import are_apart
 from npro_aif.tables.world import World
 
@@ -78,7 +79,7 @@ class Program(Portable):
     :param num_steps: the length of the time axis (the largest horizon).
     """
 
-    transient = ("_bind", "base", "_kept", "_example")
+    transient = ("_bind", "base", "_kept", "_example", "_goes_blank")
 
     def __init__(self, model: Callable[..., Any], sites: Sites, num_steps: int):
         self.model = model
@@ -91,6 +92,7 @@ class Program(Portable):
         self.sample: np.ndarray | None = None  # the parameters at which a large world was checked; None for all
         self.takes_elapsed = takes_elapsed(model)
         self.given = False  # whether a handler fixes a parameter or the present state
+        self.reads_control: frozenset[str] = frozenset()  # observations that depend on the control
         self.looks_at_belief = False  # whether more than p(θ) and p(x0|θ) depends on the belief
         self.perceives_numbers = False  # whether what belief updates use depends on numbers that JAX is tracing
         self.equations: Trace | None = None  # of a program with such numbers
@@ -100,13 +102,14 @@ class Program(Portable):
         self._bind = jax.jit(self.bind)
         self._kept: Kept | None = None
         self._example: World | None = None
+        self._goes_blank = False  # whether it is known to make its tables without a belief
 
     # --- The world ---
 
     def bind(
         self,
         fixed: Fixed,
-        belief: Belief,
+        belief: Belief | None,
         horizon: int | Array,
         theta: Array | None = None,
         valid: Array | None = None,
@@ -114,11 +117,16 @@ class Program(Portable):
     ) -> World:
         """The world at a belief and a horizon.
 
+        :param belief: None for one that is uniform.
         :param theta: the flat parameter indices to keep, (K,); all by default.
         :param valid: which of them count; the others are padding and get probability zero.
         :param control: the only control that will be asked for, (), flat: tables that are evaluated here, as those of
             a large world are, then have no axis for it.
         """
+        if belief is None:
+            belief = blank_belief(self.signature)
+        elif is_sparse(belief):
+            return self._bind_sparse(fixed, belief, horizon, theta, valid, control)
         if fixed.numbers:
             return self._bind_numbers(fixed, belief, horizon, theta, valid)
         values, tables, steps = fixed.values, fixed.tables, jnp.asarray(horizon)
@@ -133,6 +141,30 @@ class Program(Portable):
                 values = values | self._values(CONTROL, control[None])
             world = self.outputs(belief, steps, fixed.elapsed, values, fixed.t).world
         return self._finished(tables.filled(world), valid)
+
+    def _bind_sparse(
+        self,
+        fixed: Fixed,
+        belief: Belief,
+        horizon: int | Array,
+        theta: Array | None,
+        valid: Array | None,
+        control: Array | None,
+    ) -> World:
+        """:meth:`bind` with the rows of a belief that has its states by their entries."""
+        self.check_sparse()
+        world = self.bind(fixed, None, horizon, theta, None, control)
+        parameter = jnp.asarray(belief.parameter)
+        if theta is not None:
+            parameter = parameter[theta]
+        state = belief.state.dense() if theta is None else belief.state[theta]
+        return self._finished(world._replace(parameter=safe_log(parameter), initial=safe_log(state)), valid)
+
+    def check_sparse(self) -> None:
+        """Refuse a program that cannot go with a belief that has its states by their entries."""
+        if not self._goes_blank:
+            check_blank(self, "belief.state (aif.SparseStates)")
+            self._goes_blank = True
 
     def _finished(self, world: World, valid: Array | None) -> World:
         if valid is not None:
@@ -166,7 +198,7 @@ class Program(Portable):
 
     def world(
         self,
-        belief: Belief,
+        belief: Belief | None,
         horizon: int | Array,
         theta: Array | None = None,
         valid: Array | None = None,
@@ -188,12 +220,8 @@ class Program(Portable):
     def example(self) -> World:
         """The world at the uniform belief and the largest horizon; of a large one the parameters it was checked at."""
         if self._example is None:
-            return self._bind(self.base.fixed, self.uniform(), jnp.asarray(self.num_steps), self.sample)
+            return self._bind(self.base.fixed, None, jnp.asarray(self.num_steps), self.sample)
         return self._example
-
-    def uniform(self) -> Belief:
-        """Every parameter, and every state, as probable as any other."""
-        return uniform_belief(self.signature)
 
     def _values(self, axis: int, flat: Array) -> dict[str, Array]:
         """The values of an axis' sites at these flat indices, by full name."""
@@ -210,6 +238,7 @@ class Program(Portable):
         with eval_context():
             outputs, reading = evaluate(traced, self.signature, self.num_steps)
             self.given = any(draw.fixed for draw in reading.draws)
+            self.reads_control = frozenset(draw.names[0] for draw in reading.draws if draw.reads_control)
             slots = traced.numbers.slots
             structure, jaxpr = jax.tree.structure(traced.outputs), traced.slice.jaxpr
             varies: Any = jax.tree.unflatten(structure, depends_on_first(jaxpr, CHANGING, slots))
@@ -248,7 +277,7 @@ class Program(Portable):
     def check_unchanged(self) -> None:
         """Refuse to mix what was read with a program that has changed since; called where code is compiled only."""
         same = str(jnp.result_type(float)) == self.precision
-        if same and _look(self.model, self.uniform(), self.num_steps)[0].content != self.content:
+        if same and _contents(self.model, blank_shapes(self.signature), self.num_steps)[0].content != self.content:
             raise ModelError(
                 "model: found that the program has changed since it was read (a global table, an attribute), expected "
                 "the same; make a new Planner (or Filter), which reads it anew"
@@ -295,7 +324,7 @@ class Program(Portable):
 
         :param readings: where its static parts are put.
         """
-        reading = self._read(belief, horizon, elapsed, values, t)
+        reading = self.read(belief, horizon, elapsed, values, t)
         if readings is not None:
             readings.append(reading)
         world = assemble(reading, self.signature, self.num_steps, horizon, self._theta(values))
@@ -308,7 +337,8 @@ class Program(Portable):
             world,
         )
 
-    def _read(self, belief: Belief, horizon: Array, elapsed: Any, values: dict[str, Array], t: Array) -> Reading:
+    def read(self, belief: Belief, horizon: Array, elapsed: Any, values: dict[str, Array], t: Array) -> Reading:
+        """One run with these values for the sites."""
         reading = empty_reading()
 
         def value(kind: str, name: str, size: int) -> Array:
@@ -353,8 +383,14 @@ def _look(model: Callable[..., Any], belief: Belief, horizon: int) -> tuple[Site
     check_horizon(horizon)
     check_shape(belief)
     check_numbers(belief)
-    sites = find_sites(model, belief, horizon)
+    sites, plain = _contents(model, belief, horizon)
     check_belief(belief, sites.signature)
+    return sites, plain
+
+
+def _contents(model: Callable[..., Any], belief: Belief, horizon: int) -> tuple[Sites, Plain]:
+    """The same; of the belief only the shapes are asked for."""
+    sites = find_sites(model, belief, horizon)
     plain = trace_plainly(model, sites.signature, int(horizon))
     return sites._replace(content=sites.content + name_of(plain.equations)), plain
 

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from jax import Array
 
+from npro_aif.program.axes import CONTROL
 from npro_aif.sites import SLICE
 
 PRESENT = "0"  # the time index of the initial state's sites
@@ -25,6 +26,13 @@ class Draw(NamedTuple):
     batch: tuple[int, ...]  # the shape of what there are rows for
     hidden: bool | None = None  # of a state: what the program says of it
     fixed: tuple[int | None, ...] = ()  # by site, the value that a handler fixes; empty where none is
+
+    @property
+    def reads_control(self) -> bool:
+        """Whether it is an observation that depends on the control, of which there are several."""
+        table, outcomes = (self.index, 0) if self.log is None else (self.log, 1)
+        axis = len(table.shape) - outcomes + CONTROL
+        return self.kind in ("observation", "sensor") and axis >= 0 and table.shape[axis] > 1
 
     @property
     def full_names(self) -> tuple[str, ...]:

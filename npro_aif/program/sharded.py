@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import jax
@@ -17,10 +17,10 @@ import numpy as np
 from jax import Array
 from jax.sharding import Mesh
 
-from npro_aif._jax import eval_context
-from npro_aif.belief import ROW_SUM_TOLERANCE, Belief, check_numbers, check_shape
+from npro_aif.belief import ROW_SUM_TOLERANCE, Belief, check_numbers, check_shape, is_sparse
 from npro_aif.errors import ModelError
 from npro_aif.numerics import safe_log
+from npro_aif.program.blank import blank_belief, check_blank
 from npro_aif.program.program import Fixed, Program
 from npro_aif.shards import Shards
 from npro_aif.tables.world import World
@@ -91,6 +91,30 @@ class ShardedBelief:
     def tables(self) -> Belief:
         return Belief(self.parameter, self.state)
 
+    def _replace(self, **tables: Array) -> ShardedBelief:
+        """The belief with other tables, as that of a :class:`Belief`."""
+        return replace(self, **tables)  # type: ignore[arg-type]
+
+    def each_device(self, function: Callable[[Belief], np.ndarray]) -> np.ndarray:
+        """What a function makes of every device's rows, (D, K), on every process.
+
+        :param function: makes (K,) numbers of rows; it is called once for each device of this process.
+        """
+        parts = []
+        for own in zip(*(table.addressable_shards for table in self.tables), strict=True):
+            rows = function(Belief(*(np.asarray(shard.data) for shard in own)))
+            parts.append(jax.device_put(rows[None], own[0].device))
+        shape = self.shards.count, *parts[0].shape[1:]
+        whole = jax.make_array_from_single_device_arrays(shape, self.shards.sharding(PARAMETERS), parts)
+        return _everywhere(whole, self.shards)
+
+
+def mean_state(belief: Belief | ShardedBelief) -> np.ndarray:
+    """p(x), (X,), on every process."""
+    if isinstance(belief, ShardedBelief):
+        return belief.each_device(lambda own: np.asarray(own.parameter) @ np.asarray(own.state)).sum(0)
+    return np.asarray(belief.parameter) @ (belief.state if is_sparse(belief) else np.asarray(belief.state))
+
 
 def lay(belief: Belief | ShardedBelief, shards: Shards) -> ShardedBelief:
     """A belief over these devices; one that every process has whole is parted."""
@@ -103,8 +127,8 @@ def lay(belief: Belief | ShardedBelief, shards: Shards) -> ShardedBelief:
         return belief
     check_shape(belief)
     check_numbers(belief)
-    tables = [np.asarray(table) for table in belief]
-    return ShardedBelief.of(shards.mesh, lambda theta: Belief(*(t[theta] for t in tables)), len(tables[0]))
+    share, states = np.asarray(belief.parameter), belief.state if is_sparse(belief) else np.asarray(belief.state)
+    return ShardedBelief.of(shards.mesh, lambda theta: Belief(share[theta], states[theta]), len(share))
 
 
 def _checked(part: Belief, count: int) -> Belief:
@@ -195,49 +219,12 @@ def rounded(count: int, most: int) -> int:
 
 def check_program(program: Program) -> None:
     """Refuse a program whose tables cannot be made for some parameters, with only their part of the belief."""
-    if program.fixed.numbers:
-        raise ValueError("mesh: found a model whose numbers are traced (inside jit, grad or vmap), expected numbers")
-    if program.given:
-        raise ValueError("mesh: found a model in which a handler fixes a parameter or the present state, expected none")
-    if program.looks_at_belief or not _draws_plainly(program):
-        raise ValueError(
-            "mesh: found a model that uses the belief for more than p(θ) and p(x0|θ), expected "
-            "aif.parameter(…, Categorical(belief.parameter)) and aif.state(…, Categorical(belief.state[theta]))"
-        )
-
-
-def _draws_plainly(program: Program) -> bool:
-    """Whether p(θ) and p(x0|θ) are the belief's own: tried with one whose numbers all differ, at some parameters."""
-    num_parameters, num_states = program.signature.num_parameters, program.signature.num_states
-    every = np.arange(num_parameters, dtype=np.int32)
-    theta = jnp.asarray(every[:: max(1, num_parameters // 8)] if program.sample is None else program.sample[:8])
-
-    def probabilities(theta: Array, x: Array) -> Belief:
-        share = 1 + (theta * 7 % 11) / 11
-        state = 1 + ((theta[:, None] * 13 + x * 5) % 17) / 17
-        return Belief(share, state / state.sum(-1, keepdims=True))
-
-    @jax.jit
-    def gap(fixed: Fixed) -> Array:
-        x = jnp.arange(num_states)
-        belief = probabilities(jnp.arange(num_parameters), x)
-        total = belief.parameter.sum()
-        world = program.bind(fixed, Belief(belief.parameter / total, belief.state), 1, theta)
-        share, state = probabilities(theta, x)
-        return jnp.maximum(
-            jnp.abs(jnp.exp(world.parameter) * total - share).max(), jnp.abs(jnp.exp(world.initial) - state).max()
-        )
-
-    with eval_context():
-        return float(gap(program.fixed)) < ROW_SUM_TOLERANCE
+    check_blank(program, "mesh")
 
 
 def bind_rows(program: Program, fixed: Fixed, horizon: Array | int, rows: Rows, control: Array | None = None) -> World:
     """The world of some parameters, whose part of the belief is at hand; see :meth:`Program.bind`."""
-    signature = program.signature
-    shapes = (signature.num_parameters,), (signature.num_parameters, signature.num_states)
-    blank = Belief(*(jnp.full(shape, 1 / shape[-1]) for shape in shapes))  # nobody asks for its numbers in the end
-    world = program.bind(fixed, blank, horizon, rows.theta, None, control)
+    world = program.bind(fixed, blank_belief(program.signature), horizon, rows.theta, None, control)
     return world._replace(parameter=safe_log(rows.parameter), initial=safe_log(rows.state))
 
 

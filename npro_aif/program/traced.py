@@ -16,6 +16,7 @@ from npro_aif._jax import eval_context
 from npro_aif.belief import Belief
 from npro_aif.errors import ModelError
 from npro_aif.program.axes import TIME, enumerated_values, on_axis
+from npro_aif.program.blank import blank_shapes
 from npro_aif.program.given import not_ruled_out
 from npro_aif.program.jaxprs import depends_on_first
 from npro_aif.program.lines import user_line
@@ -31,7 +32,7 @@ CHANGING = len(Belief._fields) + 2  # the first arguments of a program: belief, 
 
 
 class Plain(NamedTuple):
-    """A plain run of a program as JAX sees it, for any values of its sites."""
+    """A plain run of a program as JAX sees it, for any belief and any values of its sites."""
 
     equations: Any
     sites: Any  # the shapes of what it says of each site
@@ -43,7 +44,7 @@ class Trace(NamedTuple):
     slice: Any  # the equations of one reading with every site on its axis, which give Outputs
     outputs: Any  # the shapes of the Outputs
     reading: Reading  # its static parts
-    arguments: tuple[Any, ...]  # belief, horizon, elapsed, values and times, at which it is checked
+    arguments: tuple[Any, ...]  # the shapes of a belief; horizon, elapsed, values and times at which it is checked
     theta: np.ndarray  # the parameters at which it is checked, flat indices
     sampled: bool  # whether these are some of a large world, and not all
     plain: Plain
@@ -113,7 +114,7 @@ def arguments_of(program: Traceable, theta: np.ndarray) -> tuple[Any, ...]:
     """Belief, horizon, elapsed steps, values and times at which a program is read."""
     values = jax.device_put(enumerated_values(program.signature, theta))
     t = jnp.asarray(on_axis(np.arange(1, program.num_steps + 1, dtype=np.int32), TIME))
-    return uniform_belief(program.signature), jnp.asarray(program.num_steps), np.int32(0), values, t
+    return blank_shapes(program.signature), jnp.asarray(program.num_steps), np.int32(0), values, t
 
 
 def trace_slice(program: Traceable, arguments: tuple[Any, ...]) -> tuple[Any, Any, Reading]:
@@ -127,13 +128,13 @@ def trace_slice(program: Traceable, arguments: tuple[Any, ...]) -> tuple[Any, An
 def trace_plainly(model: Callable[..., Any], signature: Signature, num_steps: int) -> Plain:
     """Run a program abstractly as plain NumPyro would, its first two steps and the last."""
 
-    def run(values: dict[str, Array]) -> dict[str, PlainSite]:
+    def run(belief: Belief, values: dict[str, Array]) -> dict[str, PlainSite]:
         return run_plainly(model, belief, num_steps, values)
 
     with eval_context():
-        belief = uniform_belief(signature)
+        values = dict.fromkeys(full_names(signature, num_steps), ZERO)
         try:
-            return Plain(*jax.make_jaxpr(run, return_shape=True)(dict.fromkeys(full_names(signature, num_steps), ZERO)))
+            return Plain(*jax.make_jaxpr(run, return_shape=True)(blank_shapes(signature), values))
         except ModelError:
             raise
         except Exception as error:  # of any kind: the program cannot be run as it was read
@@ -142,12 +143,6 @@ def trace_plainly(model: Callable[..., Any], signature: Signature, num_steps: in
                 f"model: fails under plain NumPyro{user_line(error.__traceback__)} ({type(error).__name__}: {text[0]}),"
                 " expected a program that runs there too"
             ) from error
-
-
-def uniform_belief(signature: Signature) -> Belief:
-    """Every parameter, and every state, as probable as any other."""
-    shapes = (signature.num_parameters,), (signature.num_parameters, signature.num_states)
-    return Belief(*(jax.device_put(np.full(s, 1 / s[-1], jnp.result_type(float))) for s in shapes))
 
 
 def _sample(parameters: np.ndarray, entries: int) -> np.ndarray | None:

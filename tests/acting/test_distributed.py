@@ -137,11 +137,11 @@ def test_a_worker_that_is_killed_costs_only_its_block(tmp_path: Path, expected: 
 def cluster(tmp_path: Path) -> Iterator[tuple[Path, list[subprocess.Popen[str]]]]:
     """A scheduler and two workers in processes of their own; the scheduler's file, and all of them."""
     pytest.importorskip("distributed")
-    file, dask = tmp_path / "scheduler.json", str(Path(sys.executable).with_name("dask"))
+    file, dask = tmp_path / "scheduler.json", (sys.executable, "-m", "dask")
     home = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}  # so that workers find this module
 
     def start(*words: str) -> subprocess.Popen[str]:
-        command = [dask, *words, "--host", "127.0.0.1", "--scheduler-file", str(file)]
+        command = [*dask, *words, "--host", "127.0.0.1", "--scheduler-file", str(file)]
         return subprocess.Popen(
             command, env=home, text=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=tmp_path
         )

@@ -285,7 +285,7 @@ def test_episodes_as_they_were_run() -> None:
 
 
 @pytest.mark.slow
-def test_svi_and_arviz() -> None:
+def test_svi_nuts_and_arviz() -> None:
     belief = initial_belief()
     data = aif.simulate(jax.random.key(0), functools.partial(tmaze, cue_accuracy=0.9), belief, 100, 4)._replace(
         truth=None
@@ -295,10 +295,16 @@ def test_svi_and_arviz() -> None:
         own = numpyro.sample("accuracy", dist.Uniform(0.5, 1.0))
         aif.episodes("maze", functools.partial(tmaze, cue_accuracy=own), belief, data)
 
+    grid = jnp.linspace(0.5, 1.0, 202)[1:-1]  # the posterior of one number needs no sampler
+    log = jax.jit(jax.vmap(lambda own: log_density(program, (data,), {}, {"accuracy": own})[0]))(grid)
+    exact = np.cumsum(jax.nn.softmax(log))
+    expected = np.interp([0.05, 0.5, 0.95], exact, grid)
     guide = AutoNormal(program)
     result = SVI(program, guide, optax.adam(0.1), Trace_ELBO()).run(jax.random.key(0), 200, data, progress_bar=False)
-    low, high = guide.quantiles(result.params, [0.05, 0.95])["accuracy"]
-    assert low < 0.9 < high
-    mcmc = MCMC(NUTS(program), num_warmup=100, num_samples=100, progress_bar=False)
+    found = guide.quantiles(result.params, [0.05, 0.5, 0.95])["accuracy"]
+    np.testing.assert_allclose(found, expected, atol=0.04)
+    mcmc = MCMC(NUTS(program), num_warmup=100, num_samples=400, progress_bar=False)
     mcmc.run(jax.random.key(0), data)
-    assert az.summary(az.from_numpyro(mcmc)).loc["accuracy", "mean"] > 0.7
+    np.testing.assert_allclose(np.percentile(mcmc.get_samples()["accuracy"], [5, 50, 95]), expected, atol=0.02)
+    summary = az.summary(az.from_numpyro(mcmc))
+    np.testing.assert_allclose(float(summary.loc["accuracy", "mean"]), expected[1], atol=0.02)

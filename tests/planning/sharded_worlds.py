@@ -106,6 +106,21 @@ def noisy(mesh: Any) -> Made:
     return {"leaves": [leaf for plan in plans for leaf in plan["leaves"]]}
 
 
+def acting(mesh: Any) -> Made:
+    """An agent whose belief stays laid over the devices from one decision to the next."""
+    solver = aif.CoordinateSolver(max_sweeps=4, restarts=1)
+    planner = aif.Planner(ring(), objective=aif.Active(), solver=solver, max_horizon=HORIZON, mesh=mesh)
+    agent = aif.Agent(planner, ring_belief(13), max_steps=HORIZON, act_by="probability", record=False)
+    controls = [agent.act({"ahead": 0, "here": 0}) for _ in range(2)]
+    agent.observe(None)
+    agent.learn()
+    beliefs = [agent.belief, agent.initial_belief]
+    assert all(isinstance(belief, aif.Belief if mesh is None else aif.ShardedBelief) for belief in beliefs)
+    now, first = beliefs if mesh is None else [belief.whole() for belief in beliefs]
+    mass = now.parameter[:, None] * now.state
+    return {"leaves": [controls, np.asarray(mass).ravel().tolist(), np.asarray(first.parameter).tolist()]}
+
+
 def batch(mesh: Any) -> Made:
     """A batch of beliefs, whose axis is laid over the devices."""
     beliefs = [ring_belief(count, seed) for seed, count in enumerate((13, 3, 5))]
@@ -173,6 +188,7 @@ WORLDS: dict[str, Callable[[Any], Made]] = {
     "certain": certain,
     "scattered": scattered,
     "noisy": noisy,
+    "acting": acting,
     "batch": batch,
     "wide": wide,
     "large": large,

@@ -73,6 +73,7 @@ def test_pruned_and_unpruned_plans_are_the_same(objective: Any, monkeypatch: pyt
     assert_same_plan(plan, other)
 
 
+@pytest.mark.slow
 def test_pruned_and_unpruned_gradient_steps_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     belief = ring_belief(3)
     plan = shared("svi")(jax.random.key(0), belief)

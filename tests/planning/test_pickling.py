@@ -80,7 +80,9 @@ def test_everything_is_read_in_another_process(tmp_path: Path) -> None:
     np.testing.assert_allclose(json.loads(result.stdout), expected, rtol=1e-5)
 
 
-@pytest.mark.parametrize("guide", [aif.guides.TemporalGuide, aif.guides.SequenceGuide])
+@pytest.mark.parametrize(
+    "guide", [aif.guides.TemporalGuide, pytest.param(aif.guides.SequenceGuide, marks=pytest.mark.slow)]
+)
 def test_models_without_a_name(guide: Any) -> None:
     model = notebook(2.0)
     belief = aif.Belief(jnp.array([0.5, 0.5]), jnp.array([[1.0, 0.0], [1.0, 0.0]]))

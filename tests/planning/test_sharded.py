@@ -84,7 +84,7 @@ def test_two_processes_plan_and_perceive_as_one_does(quick_compile: None) -> Non
 @pytest.mark.slow
 @pytest.mark.parametrize(("processes", "devices"), [(1, 2), (2, 2), (3, 1)])
 def test_processes_and_devices_of_any_number(processes: int, devices: int, quick_compile: None) -> None:
-    names = "tmaze,certain,scattered,noisy,batch"
+    names = "tmaze,certain,acting,scattered,noisy,batch"
     for found in run(names, processes, devices, seconds=900):
         assert_same(found, alone(names))
 
