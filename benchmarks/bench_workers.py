@@ -2,9 +2,11 @@
 
     python benchmarks/bench_workers.py                    # DoorKey-8x8, 320 episodes with each number of workers
     python benchmarks/bench_workers.py --episodes 160 --size 6
+    python benchmarks/bench_workers.py --objective planning --solver search    # further words go to npro-aif run
     python benchmarks/bench_workers.py --cache            # two runs, the first from an empty compilation cache
 
-Episodes are counted from when every worker has finished its first block, so that starting and compiling are told apart.
+The same episodes are counted with one worker and with two: those after the first block of each of two workers, so that
+starting and compiling are told apart. The compilation cache is one for all runs.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ import time
 from pathlib import Path
 
 COMMAND = [str(Path(sys.executable).with_name("npro-aif")), "run", "doorkey", "--seed", "1000"]
+WORKERS = (1, 2)
 
 
 def timed(words: list[str], environment: dict[str, str] | None = None) -> float:
@@ -28,17 +31,18 @@ def timed(words: list[str], environment: dict[str, str] | None = None) -> float:
     return time.perf_counter() - begin
 
 
-def rate(workers: int, episodes: int, size: int) -> tuple[float, float]:
+def rate(workers: int, episodes: int, size: int, further: list[str]) -> tuple[float, float]:
     """Episodes a second once all workers are warm, and the seconds of the whole command."""
     with tempfile.TemporaryDirectory() as folder:
-        words = [*COMMAND, "--episodes", str(episodes), "--size", str(size), "--workers", str(workers)]
+        words = [*COMMAND, "--episodes", str(episodes), "--size", str(size), "--workers", str(workers), *further]
         seconds = timed([*words, "--resume", folder])
         blocks = sorted((Path(folder) / "blocks").glob("*.json"), key=lambda path: path.stat().st_mtime)
-        if len(blocks) <= workers:
-            raise SystemExit(f"episodes: found {episodes}, expected more than a block of 32 for each worker")
+        if len(blocks) < 2 * max(WORKERS) or len(blocks) % max(WORKERS):
+            raise SystemExit(f"episodes: found {episodes}, expected some blocks of 32, as many for each worker")
         times = [path.stat().st_mtime for path in blocks]
-        played = sum(len(json.loads(path.read_text())["seeds"]) for path in blocks[workers:])
-        return played / (times[-1] - times[workers - 1]), seconds
+        first = max(WORKERS)
+        played = sum(len(json.loads(path.read_text())["seeds"]) for path in blocks[first:])
+        return played / (times[-1] - times[first - 1]), seconds
 
 
 def cache() -> None:
@@ -61,13 +65,13 @@ def main() -> None:
     parser.add_argument("--episodes", type=int, default=320)
     parser.add_argument("--size", type=int, default=8)
     parser.add_argument("--cache", action="store_true")
-    arguments = parser.parse_args()
+    arguments, further = parser.parse_known_args()
     if arguments.cache:
         cache()
         return
     rates = {}
-    for workers in (1, 2):
-        rates[workers], seconds = rate(workers, arguments.episodes, arguments.size)
+    for workers in WORKERS:
+        rates[workers], seconds = rate(workers, arguments.episodes, arguments.size, further)
         print(f"{workers} workers: {rates[workers]:.2f} episodes a second; {seconds:.0f} s in all")
     print(f"2 workers are {rates[2] / rates[1]:.2f} times as fast")
 

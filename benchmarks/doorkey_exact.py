@@ -99,7 +99,7 @@ def report(line: dict[str, Any]) -> None:
 
 
 def start(arguments: argparse.Namespace) -> list[dict[str, Any]]:
-    """Start all processes and gather what they print."""
+    """Start all processes, and gather and print what they report."""
     words = [sys.executable, __file__, *sys.argv[1:], "--port", str(free_port())]
     processes = [
         subprocess.Popen([*words, "--process", str(place)], stdout=subprocess.PIPE, text=True)
@@ -109,7 +109,10 @@ def start(arguments: argparse.Namespace) -> list[dict[str, Any]]:
         lines = []
         for process in processes:
             assert process.stdout is not None
-            lines += [json.loads(line) for line in process.stdout if line.startswith("{")]
+            for line in process.stdout:
+                if line.startswith("{"):
+                    print(line, end="", flush=True)
+                    lines.append(json.loads(line))
         if any(process.wait() for process in processes):
             raise SystemExit("a process failed")
         return lines
@@ -162,10 +165,7 @@ def main() -> None:
     if arguments.process is not None:
         play(arguments)
         return
-    lines = start(arguments)
-    for line in lines:
-        print(json.dumps(line))
-    beside(arguments, lines)
+    beside(arguments, start(arguments))
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro
 import numpyro.distributions as dist
-from numpyro.diagnostics import split_gelman_rubin
+from numpyro.diagnostics import effective_sample_size, split_gelman_rubin
 from numpyro.infer import MCMC, NUTS
 
 import npro_aif as aif
@@ -28,7 +28,9 @@ from npro_aif.models import reactivity_maze, tmaze, windy_grid
 
 ACCURACY = 0.8
 COVERED = 5.0, 95.0  # the percentiles of a 90 % interval
-SPREAD = 0.5  # of log preference, log weight and log precision between agents
+SPREAD = 0.75  # of log preference, log weight and log precision between agents
+SIDE = 41  # points on each side of the grid
+SAMPLED = 6  # agents that NUTS fits too
 AGENTS, DATA_SETS, SEEDS = 60, 20, 10
 
 
@@ -117,15 +119,17 @@ def reactivity_planner(preference: Any, weight: Any) -> aif.Planner:
 
 
 SOLVER = aif.CoordinateSolver(restarts=1, max_sweeps=30)
-MAZES: dict[str, Any] = {  # planner, belief, steps, and the mean of log preference
-    "tmaze": (tmaze_planner, tmaze.initial_belief, 4, np.log(3.0)),
-    "reactivity": (reactivity_planner, reactivity_maze.initial_belief, 3, np.log(4.0)),
+# Planner, belief, steps, and preference and precision of the agent in the middle. Where choices are nearly random, or
+# nearly certain, they tell little: spread and precisions were chosen on the seeds 1000 to 1099 (docs/learning.md).
+MAZES: dict[str, Any] = {
+    "tmaze": (tmaze_planner, tmaze.initial_belief, 4, 3.0, 3.0),
+    "reactivity": (reactivity_planner, reactivity_maze.initial_belief, 3, 4.0, 1.0),
 }
 
 
 def choose(maze: str, belief: aif.Belief, t: Any, preference: Any, weight: Any, precision: Any) -> jax.Array:
     """What an agent does: probabilities (U,)."""
-    planner, _, steps, _ = MAZES[maze]
+    planner, _, steps, *_ = MAZES[maze]
     return aif.Choice(planner(preference, weight), belief, steps - t, precision).probs
 
 
@@ -134,24 +138,31 @@ POLICIES = {maze: functools.partial(choose, maze) for maze in MAZES}
 
 def fit(maze: str, data: Any) -> None:
     """The population that agents are drawn from, and one of them."""
-    planner, belief, _, centre = MAZES[maze]
-    preference = numpyro.sample("preference", dist.LogNormal(centre, SPREAD))
+    planner, belief, _, liked, sure = MAZES[maze]
+    preference = numpyro.sample("preference", dist.LogNormal(np.log(liked), SPREAD))
     weight = numpyro.sample("weight", dist.LogNormal(0.0, SPREAD))
-    precision = numpyro.sample("precision", dist.LogNormal(0.0, SPREAD))
+    precision = numpyro.sample("precision", dist.LogNormal(np.log(sure), SPREAD))
     aif.behaviour("choices", planner(preference, weight), belief(), data, precision=precision)
 
 
 @functools.cache
-def agent_sampler(maze: str, num_warmup: int = 120, num_samples: int = 150) -> MCMC:
-    kernel = NUTS(functools.partial(fit, maze))
-    return MCMC(kernel, num_warmup=num_warmup, num_samples=num_samples, progress_bar=False, jit_model_args=True)
+def agent_sampler(maze: str, num_warmup: int = 150, num_samples: int = 250) -> Callable[..., Any]:
+    """NUTS of one agent, whose decisions (padded to 32 or 64) are arguments: compiled once for all agents."""
+
+    def run(key: jax.Array, data: Any) -> Any:
+        kernel = NUTS(functools.partial(fit, maze), dense_mass=True)  # only products are told: the three go together
+        mcmc = MCMC(kernel, num_warmup=num_warmup, num_samples=num_samples, progress_bar=False)
+        mcmc.run(key, data, extra_fields=("diverging", "num_steps"))
+        return mcmc.get_samples(), mcmc.get_extra_fields()
+
+    return jax.jit(run)
 
 
 def simulated_agent(maze: str, seed: int, num_episodes: int = 20) -> tuple[dict[str, float], Any]:
     """The true numbers of an agent, and its decisions."""
-    planner, belief, steps, centre = MAZES[maze]
+    planner, belief, steps, liked, sure = MAZES[maze]
     rng = np.random.default_rng(seed)
-    drawn = np.exp(rng.normal([centre, 0.0, 0.0], SPREAD))
+    drawn = np.exp(rng.normal(np.log([liked, 1.0, sure]), SPREAD))
     truth = dict(zip(("preference", "weight", "precision"), map(float, drawn), strict=True))
     model = planner(1.0, 1.0).model  # perception does not depend on what is liked
     data = aif.simulate(
@@ -167,28 +178,100 @@ def simulated_agent(maze: str, seed: int, num_episodes: int = 20) -> tuple[dict[
     return truth, aif.decisions(model, belief(), data, horizon=steps, max_steps=steps)
 
 
-def one_agent(seed: int) -> dict[str, Any]:
-    maze = "tmaze" if seed % 2 == 0 else "reactivity"
-    truth, data = simulated_agent(maze, seed)
-    mcmc = agent_sampler(maze)
-    mcmc.run(jax.random.key(1000 + seed), data, extra_fields=("diverging",))
-    draws = {name: np.asarray(values) for name, values in mcmc.get_samples().items()}
-    row: dict[str, Any] = {
-        "maze": maze,
-        "decisions": int((data.counts.sum(1) > 0).sum()),
-        "divergences": int(np.asarray(mcmc.get_extra_fields()["diverging"]).sum()),
-    }
-    for name in ("preference", "weight"):
-        product = np.log(draws["precision"] * draws[name])
+@functools.cache
+def axes(maze: str) -> tuple[np.ndarray, np.ndarray]:
+    """log (precision x preference) and log (precision x weight) that are looked at, (S,) each."""
+    (*_, liked, sure), half = MAZES[maze], 3.2 * np.sqrt(2) * SPREAD
+    return tuple(np.linspace(middle - half, middle + half, SIDE) for middle in np.log([sure * liked, sure]))
+
+
+def log_prior(maze: str) -> np.ndarray:
+    """Of both products, (S, S): they share the precision."""
+    first, second = (axis - axis.mean() for axis in axes(maze))
+    square = (
+        (first[:, None] ** 2 + second**2 - first[:, None] * second) * 2 / 3
+    )  # of a covariance (2, 1; 1, 2) SPREAD^2
+    return -0.5 * square / SPREAD**2
+
+
+@functools.cache
+def agents(maze: str, seeds: range) -> tuple[dict[int, Any], np.ndarray]:
+    """All agents of a maze, each with its truth and where in the second its choices are; log p(u) of every decision.
+
+    What nobody can tell apart is planned once for all of them: (S, S, B, U), with a precision of one.
+    """
+    planner = MAZES[maze][0]
+    places: dict[Any, int] = {}
+    rows: list[Any] = []
+    of_seed: dict[int, Any] = {}
+    for seed in seeds:
+        if maze_of(seed) == maze:
+            truth, data = simulated_agent(maze, seed)
+            made = [row for row in zip(*data.belief, data.horizon, data.counts, strict=True) if row[-1].any()]
+            names = [(*((np.round(table, 5) + 0.0).tobytes() for table in row[:2]), int(row[2])) for row in made]
+            for name, row in zip(names, made, strict=True):
+                if name not in places:
+                    places[name] = len(places)
+                    rows.append(row[:3])
+            of_seed[seed] = truth, data, [places[name] for name in names]
+    parameter, state, horizon = (jnp.asarray(np.stack(column)) for column in zip(*rows, strict=True))
+
+    @jax.jit
+    def log_choices(points: jax.Array) -> jax.Array:
+        def one(point: jax.Array) -> jax.Array:
+            own = planner(*jnp.exp(point))
+            choose = jax.vmap(lambda b, h: aif.Choice(own, b, h).logits)
+            return jax.nn.log_softmax(choose(aif.Belief(parameter, state), horizon))
+
+        return jax.lax.map(one, points)
+
+    points = np.stack(np.meshgrid(*axes(maze), indexing="ij"), -1)
+    return of_seed, np.stack([np.asarray(log_choices(jnp.asarray(row, jnp.float32))) for row in points])
+
+
+def maze_of(seed: int) -> str:
+    return "tmaze" if seed % 2 == 0 else "reactivity"
+
+
+def one_agent(seed: int, seeds: range) -> dict[str, Any]:
+    """The exact posterior of both products on a grid."""
+    maze = maze_of(seed)
+    of_seed, log_choices = agents(maze, seeds)
+    truth, data, places = of_seed[seed]
+    counts = data.counts[: len(places)]
+    log = log_prior(maze) + np.where(counts > 0, counts * log_choices[:, :, places], 0.0).sum((2, 3))
+    posterior = np.exp(log - log.max())
+    posterior /= posterior.sum()
+    row: dict[str, Any] = {"maze": maze, "decisions": len(places), "edge": edge(posterior)}
+    for name, axis, mass in zip(
+        ("preference", "weight"), axes(maze), (posterior.sum(1), posterior.sum(0)), strict=True
+    ):
         true = np.log(truth["precision"] * truth[name])
-        low, high = np.percentile(product, COVERED)
+        low, high = np.interp(np.array(COVERED) / 100, np.cumsum(mass) - mass / 2, axis)
         row[name] = {
             "true": float(true),
-            "mean": float(product.mean()),
+            "mean": float(mass @ axis),
             "low": float(low),
             "high": float(high),
             "covered": bool(low <= true <= high),
         }
+    return row
+
+
+def edge(posterior: np.ndarray) -> float:
+    """The mass at the border of the grid, which should be none."""
+    return float(1 - posterior[1:-1, 1:-1].sum())
+
+
+def sampled_agent(seed: int) -> dict[str, Any]:
+    """The same by NUTS, as one would fit an agent with more numbers than two."""
+    maze = maze_of(seed)
+    _, data = simulated_agent(maze, seed)
+    draws, fields = agent_sampler(maze)(jax.random.key(1000 + seed), data)
+    row: dict[str, Any] = {"divergences": int(fields["diverging"].sum())}
+    for name in ("preference", "weight"):
+        product = np.log(np.asarray(draws["precision"] * draws[name]))
+        row[name] = {"mean": float(product.mean()), "effective": float(effective_sample_size(product[None]))}
     return row
 
 
@@ -202,8 +285,22 @@ def report_behaviour(rows: list[dict[str, Any]], folder: Path) -> None:
             own = [row["maze"] == maze for row in rows]
             if sum(own) > 2:
                 print(f"  {maze}: r = {np.corrcoef(true[own], mean[own])[0, 1]:.3f} of {sum(own)} agents")
-    print(f"divergences: {sum(row['divergences'] for row in rows)}")
+    print(f"mass at the border of the grid: {max(row['edge'] for row in rows):.4f} at most")
     draw_behaviour(rows, folder / "behaviour.png")
+
+
+def report_sampled(rows: list[dict[str, Any]], sampled: list[dict[str, Any]]) -> None:
+    """How far NUTS is from the grid, in standard deviations of the posterior."""
+    apart = [
+        abs(own[name]["mean"] - row[name]["mean"]) / (row[name]["high"] - row[name]["low"]) * 3.29
+        for row, own in zip(rows, sampled, strict=False)
+        for name in ("preference", "weight")
+    ]
+    effective = [own[name]["effective"] for own in sampled for name in ("preference", "weight")]
+    print(f"NUTS, the first {len(sampled)} agents: {sum(own['divergences'] for own in sampled)} divergences; means are")
+    print(
+        f"  {max(apart):.2f} standard deviations from the grid's at most; effective draws {min(effective):.0f} or more"
+    )
 
 
 def draw_behaviour(rows: list[dict[str, Any]], path: Path) -> None:
@@ -300,10 +397,10 @@ def draw_curve(rows: list[dict[str, Any]], path: Path) -> None:
 # --- Running, and going on ---
 
 
-def resumed(path: Path, count: int, one: Callable[[int], dict[str, Any]]) -> Iterator[dict[str, Any]]:
+def resumed(path: Path, seeds: range, one: Callable[[int], dict[str, Any]]) -> Iterator[dict[str, Any]]:
     """The rows of a file, and those that it lacks, each written as soon as it is there."""
     known = {row["seed"]: row for row in map(json.loads, path.read_text().splitlines())} if path.exists() else {}
-    for seed in range(count):
+    for seed in seeds:
         if seed not in known:
             start = time.perf_counter()
             row = {"seed": seed, **one(seed)}
@@ -319,20 +416,27 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=("world", "behaviour", "acting"))
     parser.add_argument("--count", type=int, help="how many data sets, agents or seeds; all by default")
+    parser.add_argument(
+        "--first", type=int, default=0, help="the first seed; settings were chosen on seeds from 1000 on"
+    )
     parser.add_argument("--folder", type=Path, default=Path("results/recovery"))
     options = parser.parse_args()
     options.folder.mkdir(parents=True, exist_ok=True)
-    one, most = {
-        "world": (one_world, DATA_SETS),
-        "behaviour": (one_agent, AGENTS),
-        "acting": (one_learner, SEEDS),
+    most = {"world": DATA_SETS, "behaviour": AGENTS, "acting": SEEDS}[options.what]
+    seeds = range(options.first, options.first + (most if options.count is None else options.count))
+    one = {
+        "world": one_world,
+        "behaviour": functools.partial(one_agent, seeds=seeds),
+        "acting": one_learner,
     }[options.what]
-    count = most if options.count is None else options.count
-    rows = list(resumed(options.folder / f"{options.what}.jsonl", count, one))
+    rows = list(resumed(options.folder / f"{options.what}.jsonl", seeds, one))
     if options.what == "world":
         report_world(rows)
     elif options.what == "behaviour":
         report_behaviour(rows, options.folder)
+        sampled = list(resumed(options.folder / "sampled.jsonl", seeds[:SAMPLED], sampled_agent))
+        report_sampled(rows, sampled)
+        rows += sampled
     else:
         report_acting(rows, options.folder)
     print(f"{sum(row['minutes'] for row in rows):.1f} minutes")

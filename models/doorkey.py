@@ -248,13 +248,24 @@ def initial_belief(size: int = 8) -> aif.Belief:
     the wall and then the key on a uniform one of the others. So the key's cell is uniform too, and given it
     the agent's is uniform over the others; all directions are equally likely.
 
-    The table p(x|θ) is dense: 1.1 MB at size 8, but 330 MB at size 16.
+    In larger grids p(x|θ) is kept by its entries: as a table it would have 330 MB at size 16.
 
     >>> belief = initial_belief(8)
     >>> belief.parameter.shape, int((belief.parameter > 0).sum()), belief.state.shape
     ((480,), 300, (480, 576))
     """
-    return aif.Belief(*map(jnp.asarray, belief_rows(np.arange(num_layouts(size)), size)))
+    theta = np.arange(num_layouts(size))
+    if size <= EXACT_UP_TO:
+        return aif.Belief(*map(jnp.asarray, belief_rows(theta, size)))
+    parameter, free = starts(theta, size)
+    states = np.arange(free.shape[1])[:, None] * 16 + np.arange(4) * 4 + NO_KEY  # (position, direction)
+    count = free.sum(-1)
+    order = np.argsort(~free, axis=-1, kind="stable")[:, : count.max()]  # the free cells first
+    probs = np.where(np.arange(count.max()) < count[:, None], 1 / (4 * count[:, None]), 0).astype(np.float32)
+    entries = states[order].reshape(len(theta), -1), np.repeat(probs, 4, axis=1)
+    return aif.Belief(
+        jnp.asarray(parameter), aif.SparseStates(entries[0].astype(np.int32), entries[1], states.size * 4)
+    )
 
 
 def num_layouts(size: int) -> int:
@@ -268,19 +279,24 @@ def num_layouts(size: int) -> int:
 
 def belief_rows(theta: np.ndarray, size: int = 8) -> aif.Belief:
     """The rows of :func:`initial_belief` for some layouts (flat indices), for beliefs that are laid over devices."""
-    parameters, states = site_sizes(size)
+    _, states = site_sizes(size)
+    parameter, free = starts(theta, size)
+    start = free / free.sum(-1, keepdims=True)  # also a distribution where the layout has no prior
+    state = np.zeros((*free.shape, states["direction"], states["status"]), dtype=np.float32)
+    state[..., NO_KEY] = start[..., None] / states["direction"]
+    return aif.Belief(parameter, state.reshape(len(theta), -1))
+
+
+def starts(theta: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray]:
+    """The prior of some layouts (flat indices), (K,), and in which cells the agent may start, (K, P)."""
+    parameters, _ = site_sizes(size)
     n = size - 2
     key, door = np.divmod(theta, parameters["door"])
     wall = door % (n - 2) + 1
     key_row, key_column = np.divmod(key, n - 2)
     layout = (key_column < wall) / (wall * n) / parameters["door"]  # the key lies left of the wall
-
     cell = np.arange(n * n)
-    free = (cell % n < wall[:, None]) & (cell != (key_row * n + key_column)[:, None])  # (layout, position)
-    start = free / free.sum(-1, keepdims=True)  # also a distribution where the layout has no prior
-    state = np.zeros((*free.shape, states["direction"], states["status"]), dtype=np.float32)
-    state[..., NO_KEY] = start[..., None] / states["direction"]
-    return aif.Belief(layout, state.reshape(len(theta), -1))
+    return layout, (cell % n < wall[:, None]) & (cell != (key_row * n + key_column)[:, None])
 
 
 def doorkey(

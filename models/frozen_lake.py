@@ -31,6 +31,8 @@ LOOKS, SCANNED = ("ice", "hole"), ("no", "yes")
 SITES = tuple(f"hole_{cell}" for cell in range(CELLS))
 IS_HOLE = np.array([np.isin(np.arange(CELLS), holes) for holes in HOLES])  # (Θ, cells)
 IS_OVER = IS_HOLE | (np.arange(CELLS) == GOAL)
+TELLING = (1, 2, 5, 6, 7, 9, 12, 14)  # the fewest cells that tell all layouts apart
+TOLD = ("not scanned", *map(str, HOLES))  # what may be remembered
 
 
 def initial_belief() -> aif.Belief:
@@ -53,30 +55,45 @@ def looks() -> np.ndarray:
     return np.where(IS_HOLE[:, None, None], 1 - noise, noise)
 
 
-def frozen_lake(belief: aif.Belief, horizon: Any = MAX_STEPS) -> None:
+def pointed_at() -> np.ndarray:
+    """The layout that a scan of the telling cells points to, (2⁸,), by their looks, the first cell slowest."""
+    bits = np.indices((2,) * len(TELLING)).reshape(len(TELLING), -1)  # (8, 2⁸)
+    return (IS_HOLE[:, TELLING, None] != bits).sum(1).argmin(0)
+
+
+def frozen_lake(belief: aif.Belief, horizon: Any = MAX_STEPS, *, memory: str | None = None) -> None:
     """The Lake with a preference of 1 nat for the goal at every step.
+
+    :param memory: "told" if the policy remembers the layout that the last scan points to.
 
     >>> from numpyro.handlers import seed, trace
     >>> list(trace(seed(frozen_lake, 0)).get_trace(initial_belief(), horizon=1))[:6]
     ['theta', 'cell_0', 'scanned_0', 'u_1', 'cell_1', 'scanned_1']
     """
     to, hole, prior = jnp.asarray(moves()), jnp.asarray(looks()), jnp.asarray(WEIGHTS) / sum(WEIGHTS)
-    over = jnp.asarray(IS_OVER)
+    over, points = jnp.asarray(IS_OVER), jnp.asarray(pointed_at())
     theta = aif.parameter("theta", dist.Categorical(probs=belief.parameter), labels=[str(h) for h in HOLES])
     start = aif.initial_state({"cell": CELLS, "scanned": 2}, belief.state[theta], labels={"scanned": SCANNED})
 
-    def step(state: tuple[Any, Any], t: Any) -> tuple[Any, Any]:
-        before, scanned = state
+    if memory not in (None, "told"):
+        raise ValueError(f"memory: found {memory!r}, expected None or 'told'")
+    told = aif.memory("told", 0, len(TOLD), labels=TOLD) if memory else None
+
+    def step(state: tuple[Any, Any, Any], t: Any) -> tuple[Any, Any, Any]:
+        before, scanned, told = state
         u = aif.control("u", dist.Categorical(probs=prior), labels=CONTROLS)
         cell = aif.state("cell", dist.Categorical(probs=to[theta, before, u]))
         scans = (u == SCAN) & ~over[theta, before]  # what is over stays as it is
         scanned = aif.state("scanned", aif.DeterministicCategorical(jnp.where(scans, 1, scanned), 2), labels=SCANNED)
+        word: Any = 0
         for c, site in enumerate(SITES):
             p = hole[theta, cell, scanned, c]
-            aif.observation(site, dist.Categorical(probs=jnp.stack([1 - p, p], -1)), labels=LOOKS)
+            y: Any = aif.observation(site, dist.Categorical(probs=jnp.stack([1 - p, p], -1)), labels=LOOKS)
+            word = 2 * word + y if c in TELLING else word
         aif.observation("seen_cell", aif.DeterministicCategorical(cell, CELLS), plan=False)
         aif.observation("seen_scanned", aif.DeterministicCategorical(scanned, 2), plan=False, labels=SCANNED)
         aif.preference("goal", jnp.where(cell == GOAL, 1.0, 0.0))
-        return cell, scanned
+        told = aif.memory("told", jnp.where(scanned, points[word] + 1, told), len(TOLD)) if memory else None
+        return cell, scanned, told
 
-    aif.rollout(step, (start["cell"], start["scanned"]), horizon)
+    aif.rollout(step, (start["cell"], start["scanned"], told), horizon)

@@ -26,7 +26,7 @@ SAMPLED = 4  # the event of a sample
 WORDS = ("bad", "good", "none")
 BEST, SAMPLE_RIGHT = 0.99, 0.999
 PREFERENCES = {"published": (2.0, -4.0, 0.5), "reward": (200.0, -300.0, 100.0)}  # good, bad, exit at the last step
-HURRY = {"published": 0.0, "reward": 1.0}  # nats for every step at the exit
+HURRY = {"published": 0.0, "reward": 2.0}  # nats for every step at the exit: a fiftieth of the exit's own worth
 MAX_STEPS, HORIZON = 25, 12
 QUALITIES = np.array([[theta >> (NUM - 1 - j) & 1 for j in range(NUM)] for theta in range(2**NUM)])  # (Θ, rocks)
 TAKEN = QUALITIES  # the bits of what was taken, likewise
@@ -80,7 +80,7 @@ def rock_sample(
     """The world with preferences for rocks taken and the exit, at the plan's last step.
 
     :param memory: "told" if the policy remembers the last word about each rock.
-    :param preference: the "published" one, or the "reward" of the world itself, a hundredfold, and one nat for every
+    :param preference: the "published" one, or the "reward" of the world itself, a hundredfold, and two nats for every
         step that is left at the exit.
 
     >>> from numpyro.handlers import seed, trace

@@ -62,7 +62,8 @@ def goal_preference(gamma: Any) -> Any:
     sign = np.zeros((5, 2))
     sign[LEFT], sign[RIGHT] = (1, -1), (-1, 1)
     table = gamma * sign
-    return table - numbers.log(numbers.exp(table).sum(0))
+    most = numbers.abs(gamma)  # taken out of the sum, which would overflow where much is liked
+    return table - most - numbers.log(numbers.exp(table - most).sum(0))
 
 
 def tmaze(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 import os
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 try:
     import rich  # noqa: F401
@@ -43,6 +43,13 @@ def keep_compiled() -> None:
     os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(caches / "npro-aif" / "jax"))
     os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
     os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
+
+
+def tell_lost(error: Exception, folder: Path | None) -> NoReturn:
+    """Say that the workers are gone, and how to go on; then end."""
+    kept = "Nothing was kept: use --resume." if folder is None else f"The same command goes on from {folder}."
+    typer.echo(f"Error: {error}. {kept}", err=True)
+    raise typer.Exit(1) from error
 
 
 # Spelled out here so that a wrong name is refused (with the right ones) before JAX is imported.
@@ -154,6 +161,7 @@ def run(
     num_steps: Annotated[int | None, typer.Option(min=1, help="Gradient steps of svi.")] = None,
     learning_rate: Annotated[float | None, typer.Option(help="Of svi.")] = None,
     max_nodes: Annotated[int | None, typer.Option(min=1, help="Information states a decision, of search.")] = None,
+    first_nodes: Annotated[int | None, typer.Option(min=1, help="For the first decision, if more.")] = None,
     max_depth: Annotated[int | None, typer.Option(min=1, help="Steps that search looks ahead.")] = None,
     seconds: Annotated[float | None, typer.Option(help="Seconds a decision, of search.")] = None,
     max_steps: Annotated[
@@ -166,6 +174,7 @@ def run(
     dask: DaskOption = None,
 ) -> None:
     """Run an agent in a task and summarise what came of it."""
+    from npro_aif.acting.distributed import WorkersLost
     from npro_aif.experiments.run import INTERRUPTED
     from npro_aif.experiments.run import run as run_task
     from npro_aif.experiments.tasks import Settings, SettingsError
@@ -182,6 +191,7 @@ def run(
         num_steps=num_steps,
         learning_rate=learning_rate,
         max_nodes=max_nodes,
+        first_nodes=first_nodes,
         max_depth=max_depth,
         seconds=seconds,
         act_by=act_by and act_by.value,
@@ -207,6 +217,8 @@ def run(
             )
     except SettingsError as error:
         raise typer.BadParameter(str(error)) from error
+    except WorkersLost as error:
+        tell_lost(error, resume)
     if summary["interrupted"]:
         raise typer.Exit(INTERRUPTED)
 
@@ -259,6 +271,7 @@ def reproduce(
     dask: DaskOption = None,
 ) -> None:
     """Make the paper's tables and figures with our numbers; a run that was stopped goes on where it was."""
+    from npro_aif.acting.distributed import WorkersLost
     from npro_aif.experiments.reproduce import reproduce as make
     from npro_aif.experiments.run import INTERRUPTED
     from npro_aif.experiments.tasks import SettingsError
@@ -270,6 +283,8 @@ def reproduce(
             make(what.value, out, episodes=episodes, quick=quick, long=long, fresh=fresh, executor=executor)
     except SettingsError as error:
         raise typer.BadParameter(str(error)) from error
+    except WorkersLost as error:
+        tell_lost(error, out)
     except KeyboardInterrupt:
         typer.echo(f"Stopped. What was finished is in {out}; the same command goes on from there.")
         raise typer.Exit(INTERRUPTED) from None

@@ -79,7 +79,7 @@ def check_settings(task: Task, settings: Settings) -> None:
             raise SettingsError(
                 f"{name}: found {getattr(settings, name)} with the solver {solver}, expected it with svi only"
             )
-    for name in ("max_nodes", "max_depth", "seconds"):
+    for name in ("max_nodes", "first_nodes", "max_depth", "seconds"):
         if getattr(settings, name) is not None and solver != "search":
             raise SettingsError(
                 f"{name}: found {getattr(settings, name)} with the solver {solver}, expected it with search only"
@@ -190,7 +190,11 @@ def choose_solver(task: Task, settings: Settings) -> CoordinateSolver | SearchSo
 
 def make_search(task: Task, settings: Settings) -> SearchSolver:
     """Search with the limits that were chosen, or none."""
-    return SearchSolver(max_nodes=settings.max_nodes, max_depth=settings.max_depth, seconds=settings.seconds)
+    limits = {name: getattr(settings, name) for name in ("max_nodes", "max_depth", "seconds", "first_nodes")}
+    try:
+        return SearchSolver(**limits)
+    except ValueError as error:
+        raise SettingsError(str(error)) from error
 
 
 def make_solver(task: Task, settings: Settings) -> SVISolver:

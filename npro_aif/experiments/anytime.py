@@ -1,12 +1,16 @@
 """Descents that are looked at on their way, and an agent that can be asked what it would do after any number of steps.
 
 For each maze and objective one compiled descent (:class:`Descent`) serves all beliefs, keys and learning rates; as
-every plan is kept with all its looks, episodes with fewer steps a plan cost nothing more.
+every plan is kept with all its looks, episodes with fewer steps a plan cost nothing more. With a folder descents are
+kept as files, and a study that was stopped goes on.
 """
 
 from __future__ import annotations
 
+import os
+import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -29,6 +33,7 @@ class Curve(NamedTuple):
 
     free_energy: np.ndarray  # (num_steps,) F before every step
     control: np.ndarray  # (num_steps / every, U) q(u_1) after every few steps
+    seconds: float  # of a core that it took; compiling included
 
 
 class Descent:
@@ -46,9 +51,11 @@ class Descent:
         self._run = jax.jit(self._descend)
 
     def __call__(self, belief: Belief, key: Array, rate: float, horizon: int | None = None) -> Curve:
+        begin = time.process_time()
         belief = Belief(*(jnp.asarray(table, float) for table in belief))
         steps = jnp.asarray(self.horizon if horizon is None else horizon)
-        return Curve(*map(np.asarray, self._run(self.program.fixed, belief, steps, key, rate)))
+        energy, control = map(np.asarray, self._run(self.program.fixed, belief, steps, key, rate))
+        return Curve(energy, control, time.process_time() - begin)
 
     def _descend(self, fixed: Any, belief: Belief, horizon: Array, key: Array, rate: Array) -> tuple[Array, Array]:
         guide, world = self.planner.guide, self.program.bind(fixed, belief, horizon)
@@ -68,26 +75,42 @@ class Anytime:
     """The agent of a row of the tables, with the descents of its plans kept.
 
     :param agent: plans, and says where each step's descent starts.
+    :param folder: where descents are kept; those that are there already are taken over.
     """
 
-    def __init__(self, task: Task, agent: Agent, num_steps: int, every: int):
-        self.task, self.agent, self.num_steps, self.every = task, agent, num_steps, every
+    def __init__(self, task: Task, agent: Agent, num_steps: int, every: int, folder: Path | None = None):
+        self.task, self.agent, self.num_steps, self.every, self.folder = task, agent, num_steps, every, folder
         self._descents: dict[int, Descent] = {}
         self._curves: dict[str, Curve] = {}
+
+    @property
+    def curves(self) -> list[Curve]:
+        """Every descent that was asked for so far."""
+        return list(self._curves.values())
 
     def curve(self, belief: Belief, step: int, rate: float) -> Curve:
         """The descent of the plan from a belief at a step of an episode."""
         agent = self.agent
         ahead = agent.steps_ahead(step)
-        name = fingerprint(belief, ahead, step, rate)
+        name = fingerprint(belief, ahead, step, rate, self.num_steps, self.every)
         if name not in self._curves:
-            longest = agent.horizon if agent.planner.guide.any_horizon else ahead
-            if longest not in self._descents:
-                descent = Descent(agent.planner, agent.initial_belief, longest, self.num_steps, self.every)
-                self._descents[longest] = descent
-            key = jax.random.fold_in(jax.random.key(agent.seed), step)
-            self._curves[name] = self._descents[longest](belief, key, rate, ahead)
+            path = None if self.folder is None else self.folder / f"{name}.npz"
+            curve = None if path is None else read_curve(path)
+            if curve is None:
+                curve = self._descend(belief, step, ahead, rate)
+                if path is not None:
+                    write_curve(path, curve)
+            self._curves[name] = curve
         return self._curves[name]
+
+    def _descend(self, belief: Belief, step: int, ahead: int, rate: float) -> Curve:
+        agent = self.agent
+        longest = agent.horizon if agent.planner.guide.any_horizon else ahead
+        if longest not in self._descents:
+            descent = Descent(agent.planner, agent.initial_belief, longest, self.num_steps, self.every)
+            self._descents[longest] = descent
+        key = jax.random.fold_in(jax.random.key(agent.seed), step)
+        return self._descents[longest](belief, key, rate, ahead)
 
     def play(self, env: Any, episodes: int, steps: int, rate: float) -> Iterator[tuple[Episode, list[Curve]]]:
         """Episodes that act after this many steps a plan, one after the other, and their plans' descents.
@@ -108,3 +131,19 @@ class Anytime:
                 controls.append(control)
                 infos.append(info)
             yield Episode(seed, reward, len(controls), terminated, tuple(controls), tuple(infos)), curves
+
+
+def read_curve(path: Path) -> Curve | None:
+    """The descent that a file holds, if it is there."""
+    if not path.exists():
+        return None
+    with np.load(path) as content:
+        return Curve(content["free_energy"], content["control"], float(content["seconds"]))
+
+
+def write_curve(path: Path, curve: Curve) -> None:
+    """Keep a descent in a file, written in one go."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f"{path.stem}.{os.getpid()}.partial.npz")
+    np.savez(partial, **curve._asdict())
+    os.replace(partial, path)

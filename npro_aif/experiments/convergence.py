@@ -1,14 +1,15 @@
 """Appendix B of the paper: how F falls in the two mazes, and how many steps, and of which size, a plan needs.
 
 Everything is in the paper's own setting (:mod:`npro_aif.experiments.paper`). Each objective in each maze is one JSON
-file, made once; the figures, the table of claims and the page are drawn from them. DoorKey's studies are in
+file, made once of descents that are kept one by one until then, so that a run that was stopped goes on; the figures,
+the table of claims and the page are drawn from them. DoorKey's studies are in
 :mod:`npro_aif.experiments.doorkey_convergence`.
 """
 
 from __future__ import annotations
 
 import functools
-import time
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -69,13 +70,16 @@ MAZES = {
 KNOWN = (0.95, 0.05)  # θ where it counts as known
 
 
-def study_maze(maze: str, kind: str, size: Size) -> dict[str, Any]:
-    """All that is studied of one objective in one maze, as plain lists."""
-    about, start = MAZES[maze], time.perf_counter()
+def study_maze(maze: str, kind: str, size: Size, folder: Path | None = None) -> dict[str, Any]:
+    """All that is studied of one objective in one maze, as plain lists.
+
+    :param folder: where descents are kept while the study goes on.
+    """
+    about = MAZES[maze]
     row = row_named(about.table, "paper", kind)
     task, _ = prepare(row.task, row.settings, row.preference)
     agent, most = agent_of(row), max(size.budgets)
-    anytime = Anytime(task, agent, most, EVERY)
+    anytime = Anytime(task, agent, most, EVERY, folder)
     chosen, stream = min(about.steps, most), size.streams[0]
 
     def rates_of(steps: int, rate: float, seed: int = stream) -> dict[str, float]:
@@ -99,7 +103,7 @@ def study_maze(maze: str, kind: str, size: Size) -> dict[str, Any]:
     if maze == "tmaze":
         known = Belief(jnp.asarray(KNOWN), agent.initial_belief.state)
         content["known"] = anytime.curve(known, 0, about.rate).free_energy.tolist()
-    return content | {"seconds": time.perf_counter() - start}
+    return content | {"descents": len(anytime.curves), "seconds": sum(curve.seconds for curve in anytime.curves)}
 
 
 def quartiles(curves: list[Curve]) -> dict[str, list[float]]:
@@ -133,15 +137,31 @@ def make_convergence(
         console.print(f"convergence | {text}", highlight=False)
 
     if not quick:
-        say("appendix B takes about an hour on one core; a run that was stopped goes on")
+        say("appendix B takes some forty minutes on one core; a run that was stopped goes on")
+    command = "npro-aif reproduce convergence" + (" --quick" if quick else "") + (" --long" if long else "")
     studies: dict[str, dict[str, Any]] = {}
     for maze in MAZES:
         studies[maze] = {
             LABELS[kind]: kept_or(
-                out / f"{maze}-{kind}.json", about, functools.partial(study_maze, maze, kind, size), say
+                out / f"{maze}-{kind}.json",
+                about,
+                functools.partial(study_maze, maze, kind, size, out / "unfinished" / f"{maze}-{kind}"),
+                say,
             )
             for kind in OBJECTIVES
         }
+        write_report(out, studies, command, doorkey_convergence.NOTHING)
+    shutil.rmtree(out / "unfinished", ignore_errors=True)
+    doorkey = doorkey_convergence.make(out, long=long, say=say, keep=kept_or)
+    table, files = write_report(out, studies, command, doorkey)
+    console.print(claims.rich_table(table))
+    return files
+
+
+def write_report(
+    out: Path, studies: dict[str, dict[str, Any]], command: str, doorkey: doorkey_convergence.Made
+) -> tuple[list[claims.Claim], list[Path]]:
+    """Draw the studies that there are, and write the page with what becomes of the claims."""
     figures = {
         "curves": convergence_figures.curves(studies, EVERY),
         "two_phases": convergence_figures.two_phases(studies["tmaze"]),
@@ -149,13 +169,11 @@ def make_convergence(
         "learning_rate": convergence_figures.learning_rates(studies),
         "seeds": convergence_figures.rewards(studies),
     }
-    files = [file for name, figure in figures.items() for file in save_figure(figure, out / name)]
-    doorkey = doorkey_convergence.make(out, long=long, say=say, keep=kept_or)
+    files = [file for name, figure in figures.items() for file in save_figure(figure, out / name)] + doorkey.files
     table = claims.appendix_b(studies) + claims.appendix_c(doorkey.studies)
-    console.print(claims.rich_table(table))
     seconds = sum(study["seconds"] for of_maze in studies.values() for study in of_maze.values())
-    command = "npro-aif reproduce convergence" + (" --quick" if quick else "") + (" --long" if long else "")
-    pictures = [file.name for file in (*files, *doorkey.files) if file.suffix == ".png"]
-    write_text(out / "convergence.md", claims.page(table, pictures, command, seconds, doorkey.note))
+    pictures = [f"{out.name}/{file.name}" for file in files if file.suffix == ".png"]
+    page = out.with_suffix(".md")  # beside the folder, as in docs
+    write_text(page, claims.page(table, pictures, command, seconds, doorkey.note))
     write_text(out / "convergence.csv", convergence_figures.csv_text(studies))
-    return [*files, *doorkey.files, out / "convergence.md", out / "convergence.csv"]
+    return table, [*files, page, out / "convergence.csv"]

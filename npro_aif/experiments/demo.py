@@ -52,7 +52,7 @@ def demo(out: Path, *, episodes: int = 20, planner: str = "svi", console: Consol
     console.print(rich_table(table._replace(title="T-maze", blocks=(blocks[BLOCK],)), results))
     console.print(TIES, highlight=False)
     with console.status("drawing"):
-        png, pdf = save_figure(trajectories(), out / "tmaze_trajectories.png")
+        png, pdf = save_figure(trajectories().figure, out / "tmaze_trajectories.png")
     console.print(f"\nWhat each objective plans at every step of an episode: {png} (and {pdf.name})", soft_wrap=True)
     return png
 

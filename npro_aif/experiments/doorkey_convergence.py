@@ -49,6 +49,9 @@ class Made(NamedTuple):
     note: str
 
 
+NOTHING = Made(None, [], SKIPPED)
+
+
 def conditions() -> dict[str, Belief]:
     """What is known beforehand: nothing, the position, (some of) the layout, or being one cell away from the goal."""
     blank = doorkey_published.initial_belief(SIZE)
@@ -100,7 +103,7 @@ def make(out: Path, *, long: bool, say: Callable[[str], None], keep: Keep) -> Ma
     """Run and draw both studies, if they were asked for."""
     if not long:
         say(SKIPPED)
-        return Made(None, [], SKIPPED)
+        return NOTHING
     say(f"appendix C takes {TAKES}; a run that was stopped goes on")
     studies: dict[str, Any] = {}
     for condition, horizon in cases():

@@ -137,6 +137,8 @@ def describe(task: Task, settings: Settings, size: int | None, preference: str |
     about["act_by"] = settings.act_by
     if solver == "search":
         about |= {name: getattr(settings, name) for name in ("max_nodes", "max_depth", "seconds")}
+        if settings.first_nodes is not None:
+            about["first_nodes"] = settings.first_nodes
     if solver == "svi":
         descent = make_solver(task, settings)
         about |= {"num_steps": descent.num_steps, "learning_rate": settings.learning_rate or task.learning_rate}

@@ -32,9 +32,9 @@ SOLVERS = ("svi", "coordinate", "search")
 PREFERENCES = doorkey.PREFERENCES
 ACT_BY = ("probability", "cost")
 GRADIENTS = ("fixed", "through")
-REWARDED = {"wumpus": wumpus.MAX_STEPS, "rock-sample": rock_sample.HORIZON}  # by world: how far plans for rewards reach
+REWARDED = {"wumpus": wumpus.MAX_STEPS, "rock-sample": rock_sample.MAX_STEPS}  # how far plans for rewards reach
 PREFERENCES_OF_WORLDS = wumpus.PREFERENCES
-MEMORIES = {"tmaze": ("told", "count"), "reactivity": ("told",), "wumpus": ("told",), "rock-sample": ("told",)}
+MEMORIES = {"tmaze": ("told", "count"), **dict.fromkeys(("reactivity", *WORLDS), ("told",))}
 
 
 class Task(NamedTuple):
@@ -83,6 +83,7 @@ class Settings(NamedTuple):
     num_steps: int | None = None  # of SVI
     learning_rate: float | None = None
     max_nodes: int | None = None  # of the search, for each decision
+    first_nodes: int | None = None  # and for the first one
     max_depth: int | None = None
     seconds: float | None = None
     act_by: str | None = None  # the agent's own default
@@ -322,7 +323,7 @@ def _world(name: str, preference: str | None) -> Task:
         active=Active(gradient="through", evidence=evidence),  # type: ignore[arg-type]
         num_steps=1500,
         learning_rate=0.05,
-        sweeps=CoordinateSolver(min_decrease=1e-5),  # below, rounding decides which step is the last
+        sweeps=CoordinateSolver(),
         outcome=outcome,
         notes=notes,
     )

@@ -53,6 +53,21 @@ def test_an_agent_that_can_be_asked_at_any_time_acts_as_the_agent(planner: aif.P
     assert [len(curves) for _, curves in played] == [episode.steps for episode in expected]
 
 
+@pytest.mark.usefixtures("quick_compile")
+def test_descents_that_are_kept_are_not_made_again(planner: aif.Planner, tmp_path: Path) -> None:
+    agent = aif.Agent(planner, tmaze.initial_belief(), HORIZON, max_steps=2, tie_tolerance=0.0)
+    belief = tmaze.initial_belief()
+    first, second = (Anytime(make_task("tmaze"), agent, STEPS, EVERY, tmp_path) for _ in range(2))
+    curve = first.curve(belief, 0, 0.05)
+    second._descend = None  # type: ignore[assignment, method-assign]  # whoever descends fails
+    kept = second.curve(belief, 0, 0.05)
+    np.testing.assert_array_equal(kept.free_energy, curve.free_energy)
+    np.testing.assert_array_equal(kept.control, curve.control)
+    assert kept.seconds == curve.seconds > 0
+    with pytest.raises(TypeError):
+        second.curve(belief, 0, 0.01)  # another rate is another descent
+
+
 def study(kind: str) -> dict[str, Any]:
     """What a study of 1500 steps holds, in the shape of the paper's claims for the T-maze."""
     size = convergence.FULL
@@ -92,10 +107,10 @@ def test_claims_are_read_off_the_studies() -> None:
     assert holds["T-maze", "F_marginal: mean reward +0.14 ± 0.22"]
     assert holds["Reactivity Maze", "F_active: mean reward +1.00 ± 0.00"] is False
     rows = [*by_text.values(), *claims.appendix_c(None)]
-    page = claims.page(rows, ["curves.png"], "npro-aif reproduce convergence", 90.0, "note")
+    page = claims.page(rows, ["convergence/curves.png"], "npro-aif reproduce convergence", 90.0, "note")
     assert "**does not hold**" in page
     assert "**not run**" in page
-    assert "![curves](curves.png)" in page
+    assert "![curves](convergence/curves.png)" in page
 
 
 def test_appendix_c_is_judged_by_its_descents() -> None:
@@ -107,8 +122,9 @@ def test_appendix_c_is_judged_by_its_descents() -> None:
 
 def test_studies_are_drawn_from_files_that_are_made_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[str] = []
+    out = tmp_path / "convergence"
 
-    def fake(maze: str, kind: str, _: Any) -> dict[str, Any]:
+    def fake(maze: str, kind: str, *_: Any) -> dict[str, Any]:
         calls.append(f"{maze} {kind}")
         return study(kind)
 
@@ -120,18 +136,18 @@ def test_studies_are_drawn_from_files_that_are_made_once(tmp_path: Path, monkeyp
     monkeypatch.setattr(convergence, "save_figure", save)
     for _ in range(2):
         console = Console(file=io.StringIO(), width=140)
-        files = convergence.make_convergence(tmp_path, quick=True, console=console)
+        files = convergence.make_convergence(out, quick=True, console=console)
     assert len(calls) == 6  # nothing in the second round
     assert {file.stem for file in files} >= {"curves", "two_phases", "budget", "learning_rate", "seeds", "convergence"}
-    assert (tmp_path / "convergence.csv").read_text().startswith("study,maze,method,x,measure,value\n")
+    assert (out / "convergence.csv").read_text().startswith("study,maze,method,x,measure,value\n")
     text = console.file.getvalue()  # type: ignore[attr-defined]
     assert "Appendix C was not run: it takes" in text
     assert "does not hold" in text
     page = (tmp_path / "convergence.md").read_text()
-    assert "took 6 minutes" in page
-    convergence.make_convergence(tmp_path, quick=False, console=console)
+    assert "took 6 minutes of one core" in page
+    convergence.make_convergence(out, quick=False, console=console)
     assert len(calls) == 12  # another size: all again
-    kept = json.loads((tmp_path / "tmaze-active.json").read_text())["settings"]
+    kept = json.loads((out / "tmaze-active.json").read_text())["settings"]
     assert kept["size"] == json.loads(json.dumps(list(convergence.FULL)))
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from npro_aif.experiments import kept, reproduce
+from npro_aif.experiments import figures, kept, reproduce
 from npro_aif.experiments.rows import EPISODES, TABLES, Row
 
 ROOT = Path(__file__).parents[2]
@@ -68,6 +68,21 @@ def test_the_results_are_what_the_rows_say() -> None:
     script = runpy.run_path(str(ROOT / "docs" / "results.py"), run_name="results")
     page = (ROOT / "docs" / "results.md").read_text()
     assert script["refreshed"](page) == page, "run `python docs/results.py`"
+
+
+FIGURES = ROOT / "docs" / "rows" / "figures"
+
+
+def test_every_picture_of_numbers_has_them_beside_it() -> None:
+    """Pictures of the docs that `reproduce figures` makes; the others are photographs of the viewer."""
+    pictures = {path.stem for path in (ROOT / "docs").glob("*.png")} & figures.FIGURES.keys()
+    assert pictures == {path.stem for path in FIGURES.glob("tmaze_*.json")}
+
+
+def test_the_paper_page_has_the_opacities_of_the_picture() -> None:
+    steps = json.loads((FIGURES / "tmaze_published.json").read_text())["F_marginal"]
+    shown = ", ".join(f"{max(step['q(u_1)']):.2f}".removeprefix("0") for step in steps)
+    assert f"({shown} for F_marginal)" in (ROOT / "docs" / "paper.md").read_text()
 
 
 def rate(name: str) -> str:

@@ -12,7 +12,7 @@ from npro_aif.analysis.view.drawing import Drawing
 from npro_aif.analysis.view.numbers import entropy, rounded, sparse
 from npro_aif.analysis.view.plans import first_controls, plan_data
 from npro_aif.analysis.view.worlds import drawing_of
-from npro_aif.belief import Belief
+from npro_aif.belief import Belief, is_sparse
 from npro_aif.planning.origin import model_name
 from npro_aif.planning.plan import Plan
 from npro_aif.program.signature import Signature, Site, flat_index, marginalize, split
@@ -153,7 +153,7 @@ def _truth(info: Mapping[str, Any], signature: Signature, drawing: Drawing | Non
 
 def _belief(belief: Belief, signature: Signature, drawing: Drawing | None) -> dict[str, Any]:
     parameter = np.asarray(belief.parameter, np.float64)
-    given = np.asarray(belief.state)
+    given = belief.state if is_sparse(belief) else np.asarray(belief.state)
     state = parameter @ given  # (X,) p(x)
     sites: dict[str, list[float]] = {}
     for table, role in ((parameter, signature.parameter), (state, signature.state)):
@@ -168,7 +168,7 @@ def _belief(belief: Belief, signature: Signature, drawing: Drawing | None) -> di
     return numbers
 
 
-def _things(drawing: Drawing, parameter: np.ndarray, given: np.ndarray) -> list[list[float]]:
+def _things(drawing: Drawing, parameter: np.ndarray, given: Any) -> list[list[float]]:
     """For each thing how probable it is at each place, given p(θ), (Θ,), and p(x|θ), (Θ, X)."""
     rows: Sequence[list[float]] = [
         sparse((parameter if thing.shown is None else parameter * (given @ thing.shown)) @ thing.at)
