@@ -16,6 +16,7 @@ posterior with the lowest F is returned. Under ``gradient="through"`` F_active i
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, cast
 
@@ -175,11 +176,11 @@ class CoordinateSolver:
         best = state.best
         posterior = sweep.whole(best.posterior)
         converged = (change <= self.tol) & is_normalized(best.posterior)
-        looked = jnp.arange(self.max_sweeps + 1) < jnp.minimum(made + 1, self.max_sweeps)
-        terms, value = best.terms, best.free_energy
-        if problem.objective.epistemic and sweep.reference is not None:  # whose trace is in the costs of the sweeps
+        terms, value, last = best.terms, best.free_energy, jnp.minimum(made + 1, self.max_sweeps)
+        if leaves_trace(sweep):
             terms = problem.objective.terms(world, posterior)
-            value = jnp.stack(list(terms.values())).sum()
+            value, last = jnp.stack(list(terms.values())).sum(), jnp.where(converged, made, last)
+        looked = jnp.arange(self.max_sweeps + 1) < last
         history = jnp.where(looked, state.history + (value - best.free_energy), value)
         info = SolverInfo(made, converged, jnp.where(converged, 0, cycle), change)
         return Solution(posterior, history, terms, info, guide.params_of(world, posterior))
@@ -222,13 +223,21 @@ class CoordinateSolver:
         best = jax.tree.map(lambda old, new: jnp.where(better, new, old), state.best, now)
         done = settled | hopeless
         state = state._replace(best=best, history=state.history.at[state.progress.sweep].set(value), done=done)
-        if not sweep.is_small:
-            return jax.lax.cond(
+        if sweep.is_small:  # also when done: a branch would cost more, in batches much more
+            moved = self._move(sweep, state, seen)
+            progress = jax.tree.map(lambda old, new: jnp.where(done, old, new), state.progress, moved.progress)
+            moved = moved._replace(progress=progress)
+        else:
+            moved = jax.lax.cond(
                 done, lambda state, _: state, lambda state, seen: self._move(sweep, state, seen), state, seen
             )
-        moved = self._move(sweep, state, seen)  # also when done: a branch would cost more, in batches much more
-        progress = jax.tree.map(lambda old, new: jnp.where(done, old, new), state.progress, moved.progress)
-        return moved._replace(progress=progress)
+        return self._ended(moved) if leaves_trace(sweep) else moved
+
+    def _ended(self, state: Sweeping) -> Sweeping:
+        """Stop at a posterior that reproduced itself; what is looked at after the loop is not looked at here."""
+        settled = ~state.done & (state.progress.change <= self.tol)
+        kept = jax.tree.map(lambda old, new: jnp.where(settled, new, old), state.best.posterior, state.posterior)
+        return state._replace(best=state.best._replace(posterior=kept), done=state.done | settled)
 
     def _move(self, sweep: Sweep, state: Sweeping, seen: Forward) -> Sweeping:
         """The backward pass: at first without epistemic costs, and with damped ones once a cycle was met."""
@@ -239,7 +248,9 @@ class CoordinateSolver:
         costs = jax.tree.map(lambda old, new: old + share * (new - old), state.costs, seen.costs)
         step = Exact(sweep.objective.correction)
         posterior, _ = sweep.backward(state.posterior, seen.mass, sweep.held(costs), step)
-        gap = jnp.stack([jnp.abs(a - b).max() for a, b in zip(costs, seen.costs, strict=True)]).max()
+        gap = apart(costs, seen.costs)
+        if sweep.learns_state:  # they follow from the policy and the costs: where neither moved, nor did they
+            gap = jnp.maximum(gap, jnp.where(made == 0, jnp.inf, apart(costs, state.costs)))
         change = jnp.maximum(distance(posterior, state.posterior), gap)
         mark = fingerprint(posterior, costs)
         period = _period(state.prints, mark, made - lead, self.tol)
@@ -250,6 +261,11 @@ class CoordinateSolver:
             costs=costs,
             prints=jnp.roll(state.prints, 1).at[0].set(mark),
         )
+
+
+def leaves_trace(sweep: Sweep) -> bool:
+    """Whether the costs of the sweeps, and F with them, have a trace of the prior-predictive flow in them."""
+    return sweep.objective.epistemic and sweep.reference is not None
 
 
 def descends(objective: Objective) -> bool:
@@ -285,9 +301,13 @@ def is_normalized(template: TemporalPosterior) -> Array:
 
 
 def distance(a: TemporalPosterior, b: TemporalPosterior) -> Array:
-    """By how much two templates differ: the largest change of a probability, of whichever factor."""
-    apart = jax.tree.map(lambda a, b: jnp.abs(jnp.exp(a) - jnp.exp(b)).max(), a, b)
-    return jnp.stack(jax.tree.leaves(apart)).max()
+    """By how much the policies and the q(θ) of two templates differ: the largest change of a probability, ()."""
+    return apart((jnp.exp(a.control), jnp.exp(a.parameter)), (jnp.exp(b.control), jnp.exp(b.parameter)))
+
+
+def apart(a: Sequence[Array], b: Sequence[Array]) -> Array:
+    """The largest difference between entries of tables, ()."""
+    return jnp.stack([jnp.abs(one - other).max() for one, other in zip(a, b, strict=True)]).max()
 
 
 def fingerprint(posterior: TemporalPosterior, costs: Costs) -> Array:
