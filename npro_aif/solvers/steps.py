@@ -26,6 +26,10 @@ class Step(Protocol):
         """log π of costs (P, U), and the old log π."""
         ...
 
+    def normalized(self, policy: Array) -> Array:
+        """log π of all steps, (T, P, U), with rows that sum to one whatever rounding did to them."""
+        ...
+
     def state(self, kernel: Transition, cost: Array, old: Transition) -> tuple[Transition, Array]:
         """q(x'|x,u,θ) of costs (Θ, X|1, U|1, X'), and what it costs: KL[q ‖ p] + E_q[cost], (Θ, X, U)."""
         ...
@@ -43,6 +47,9 @@ class Exact(NamedTuple):
 
     def control(self, cost: Array, allowed: Array, old: Array) -> Array:
         return least(cost, allowed, self.rounding) if self.correction else masked_log_softmax(-cost, allowed)
+
+    def normalized(self, policy: Array) -> Array:
+        return policy if self.correction else normalized_rows(policy)  # equal shares have no rounding of costs in them
 
     def state(self, kernel: Transition, cost: Array, old: Transition) -> tuple[Transition, Array]:
         return kernel.tilt(cost)
@@ -68,6 +75,9 @@ class Mirror(NamedTuple):
         moved = masked_log_softmax(jnp.maximum(old, FLOOR) - finite * above, allowed)
         return jnp.where(jnp.isinf(self.size), least(cost, allowed), moved)
 
+    def normalized(self, policy: Array) -> Array:
+        return normalized_rows(policy)
+
     def state(self, kernel: Transition, cost: Array, old: Transition) -> tuple[Transition, Array]:
         held = log_ratio(old.table(), kernel.table())
         moved = kernel.learned((1 - self.share) * held - self.share * (cost - cost.min(-1, keepdims=True)))
@@ -76,6 +86,11 @@ class Mirror(NamedTuple):
     def parameter(self, prior: Array, cost: Array, old: Array) -> Array:
         held = log_ratio(old, prior)
         return masked_log_softmax(prior + (1 - self.share) * held - self.share * cost, prior > -jnp.inf)
+
+
+def normalized_rows(policy: Array) -> Array:
+    """log π with rows that sum to one; what is impossible stays so."""
+    return masked_log_softmax(policy, policy > -jnp.inf)
 
 
 def log_ratio(q: Array, p: Array) -> Array:

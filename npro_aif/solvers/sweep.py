@@ -19,7 +19,7 @@ from npro_aif.inference.derivatives import moved, moved_to, told
 from npro_aif.inference.objectives import Objective
 from npro_aif.inference.posterior import Terms
 from npro_aif.inference.temporal import Flow, Slice, TemporalPosterior, flow
-from npro_aif.numerics import divide, masked_log_softmax, mul_log, near_sum, sum_last
+from npro_aif.numerics import divide, mul_log, near_sum, sum_last
 from npro_aif.sizes import is_small
 from npro_aif.solvers.base import Problem
 from npro_aif.solvers.passes import Look, at_once, flows, one_by_one, prior_policy, reference_flow
@@ -236,7 +236,8 @@ class Sweep(NamedTuple):
         future, common, q = jax.lax.fori_loop(0, world.horizon, update, first)
         # In a loop's body XLA may compute costs twice, with other rounding for the normaliser than for the result: rows
         # of large costs or long steps then sum to 0.9995. What has left the loop is there once.
-        q = q._replace(control=masked_log_softmax(q.control, q.control > -jnp.inf))
+        if "control" in self.learn:
+            q = q._replace(control=step.normalized(q.control))
         cost = (jnp.exp(world.initial) * world.loop.begin(future).T).sum(-1)  # (Θ,)
         if "parameter" in self.learn:
             q = q._replace(parameter=step.parameter(world.parameter, cost, template.parameter))
