@@ -13,6 +13,7 @@ import argparse
 import copy
 import json
 import math
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -68,8 +69,10 @@ class Trials:
         self.setting = Setting()
         functions: Any = self.agent.planner.functions_for(self.agent.initial_belief, self.task.horizon)
 
+        alone = threading.Lock()  # decisions are made on all cores, and two may be traced at once
+
         def traced(setting: Setting, *arguments: Any) -> Any:
-            with tried(functions, solver, setting):
+            with alone, tried(functions, solver, setting):
                 return functions.first_control(*arguments)
 
         compiled = jax.jit(traced)
