@@ -163,7 +163,7 @@ def random_play_stays_believed(size: int, episodes: int) -> None:
             over = terminated or truncated
 
 
-@pytest.mark.parametrize(("size", "episodes"), [(5, 8), (6, 2)])
+@pytest.mark.parametrize(("size", "episodes"), [(5, 8), pytest.param(6, 2, marks=pytest.mark.slow)])
 def test_the_truth_stays_believed(size: int, episodes: int) -> None:
     random_play_stays_believed(size, episodes)
 

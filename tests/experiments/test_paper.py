@@ -119,7 +119,7 @@ def test_products_of_marginals_forget_what_tells_of_each_other() -> None:
 
 
 @pytest.mark.usefixtures("quick_compile", "x64")
-@pytest.mark.parametrize("normalize", [False, True])
+@pytest.mark.parametrize("normalize", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_without_moves_is_active_without_the_prior_over_controls(normalize: bool) -> None:
     task = make_task("reactivity")
     world = program_of(task.model, task.belief, 2).world(task.belief, 2)

@@ -150,7 +150,9 @@ def test_every_objective_of_a_mean_field_guide(objective: Any) -> None:
     guide = mean_field(world)
     trace = numpyro.handlers.trace(numpyro.handlers.seed(guide, 3)).get_trace(world.belief(), horizon=world.horizon)
     params = {name: site["value"] for name, site in trace.items() if site["type"] == "param"}
-    found = objective.loss(KEY, params, world.model, guide, world.belief(), horizon=world.horizon)
+    found = jax.jit(
+        lambda params: objective.loss(KEY, params, world.model, guide, world.belief(), horizon=world.horizon)
+    )(params)
     expected = oracle.free_energy(
         mean_field_joint(world, params),
         world.tables,
