@@ -38,6 +38,7 @@ def test_reactivity(objective: str, quick_compile: None) -> None:
     check_reactivity(objective, summary("reactivity", 20, objective=objective))
 
 
+@pytest.mark.optimised
 @pytest.mark.parametrize("objective", ["active", pytest.param("planning", marks=pytest.mark.slow)])
 def test_doorkey_of_size_5(objective: str) -> None:
     found = summary("doorkey", 20, size=5, objective=objective, seed=1000)
