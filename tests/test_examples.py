@@ -39,9 +39,10 @@ def test_all_examples_are_here() -> None:
 
 # Plans that react, half a year of weeks, and a clinic: tests/models/test_closed_loop.py has the plans of the first and
 # tests/inference/test_closed_loop.py hidden states and belief trees in short. What is learned: tests/learning.
-# Guides of one's own and batches: tests/guides, tests/inference/test_generic.py and tests/planning/test_batch.py. The
-# loop of gymnasium: docs/howto.md.
+# A world of one's own: tests/test_skeletons.py. Guides of one's own and batches: tests/guides,
+# tests/inference/test_generic.py and tests/planning/test_batch.py. The loop of gymnasium: docs/howto.md.
 LONG = {
+    "02_your_own_world",
     "04_gym_loop",
     "05_custom_guide",
     "06_batch_planning",

@@ -84,7 +84,9 @@ def test_a_warm_start_decides_the_same(planner: aif.Planner) -> None:
     assert [tmaze.CONTROLS[int(warm.act(seen))] for seen in path] == controls  # type: ignore[call-overload]
 
 
-@pytest.mark.parametrize("options", [{}, {"record": False}, {"warm_start": True}], ids=str)
+@pytest.mark.parametrize(
+    "options", [pytest.param({}, marks=pytest.mark.slow), {"record": False}, {"warm_start": True}], ids=str
+)
 def test_one_call_decides_as_two_do(planner: aif.Planner, options: dict[str, Any]) -> None:
     """Small worlds are perceived and planned in one compiled call."""
     one, two = agent(planner, **options), agent(planner, **options)

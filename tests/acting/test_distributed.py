@@ -65,7 +65,7 @@ def test_any_executor_gives_the_same_table(expected: list[Any]) -> None:
     assert outcomes.effort.decisions == sum(episode.steps for episode in outcomes.episodes)
 
 
-def test_an_agent_that_plans_travels() -> None:
+def test_an_agent_that_plans_travels(quick_compile: None) -> None:
     planner = aif.Planner(tmaze.tmaze, solver=aif.CoordinateSolver(max_sweeps=20), max_horizon=4)
     agent = aif.Agent(planner, tmaze.initial_belief(), max_steps=4)
     with ThreadPoolExecutor(1) as executor:

@@ -136,6 +136,7 @@ def compare_with_minigrid(size: int, episodes: int, steps: int) -> None:
                 break
 
 
+@pytest.mark.optimised
 def test_doorkey_equals_minigrids_own_hypotheses() -> None:
     compare_with_minigrid(5, episodes=2, steps=20)
 
@@ -163,7 +164,8 @@ def random_play_stays_believed(size: int, episodes: int) -> None:
             over = terminated or truncated
 
 
-@pytest.mark.parametrize(("size", "episodes"), [(5, 8), (6, 2)])
+@pytest.mark.optimised
+@pytest.mark.parametrize(("size", "episodes"), [(5, 8), pytest.param(6, 2, marks=pytest.mark.slow)])
 def test_the_truth_stays_believed(size: int, episodes: int) -> None:
     random_play_stays_believed(size, episodes)
 

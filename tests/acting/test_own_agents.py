@@ -116,7 +116,9 @@ def test_an_agent_begins_as_its_plan_says(tied: aif.Planner) -> None:
     assert float(own.plans[-1].control[0].max()) == pytest.approx(0.25)
 
 
-@pytest.mark.parametrize("rule", [{"ties": "first"}, {"tie_tolerance": 0.0}], ids=str)
+@pytest.mark.parametrize(
+    "rule", [{"ties": "first"}, pytest.param({"tie_tolerance": 0.0}, marks=pytest.mark.slow)], ids=str
+)
 def test_the_first_of_equals(tied: aif.Planner, rule: dict[str, Any]) -> None:
     own = aif.Agent(tied, tmaze.initial_belief(), horizon=1, **rule)
     for seed in range(5):

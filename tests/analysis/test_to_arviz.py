@@ -131,6 +131,7 @@ def slippery(belief: aif.Belief, horizon: int = 2) -> None:
     aif.rollout(step, x, horizon)
 
 
+@pytest.mark.slow  # the draws themselves: tests/inference/test_numpyro_losses.py
 def test_a_sequence_guide_draws_what_its_tables_say() -> None:
     belief = aif.Belief(jnp.array([0.3, 0.7]), jnp.array([[0.5, 0.5], [0.9, 0.1]]))
     solver = aif.SVISolver(optax.adam(0.1), 20)

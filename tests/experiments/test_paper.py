@@ -34,6 +34,7 @@ SLOW = [pytest.param(kind, marks=pytest.mark.slow) for kind in ("planning", "act
 Kinds = pytest.mark.parametrize("kind", ["marginal", *SLOW])
 
 
+@pytest.mark.optimised
 @Kinds
 def test_every_cell_of_table_1_and_the_opacities_of_its_figure(kind: str, tmp_path: Path) -> None:
     success, reward, cue, steps, opacities = TABLE_1[kind]
@@ -69,6 +70,7 @@ def test_the_three_objectives_of_table_2(kind: str, details: bool) -> None:
         assert rates == ([100, 0, 100] if kind == "active" else [0, 100, 0])
 
 
+@pytest.mark.optimised
 def test_a_short_row_of_table_2() -> None:
     found = run("reactivity", Settings(paper=True), 1, console=QUIET)
     assert (found["success"], found["cue"]) == (1, 1)
@@ -119,7 +121,7 @@ def test_products_of_marginals_forget_what_tells_of_each_other() -> None:
 
 
 @pytest.mark.usefixtures("quick_compile", "x64")
-@pytest.mark.parametrize("normalize", [False, True])
+@pytest.mark.parametrize("normalize", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_without_moves_is_active_without_the_prior_over_controls(normalize: bool) -> None:
     task = make_task("reactivity")
     world = program_of(task.model, task.belief, 2).world(task.belief, 2)

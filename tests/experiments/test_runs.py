@@ -31,11 +31,14 @@ def check_reactivity(objective: str, found: dict[str, Any]) -> None:
         assert found["safe"] > 0.3  # the others' goals are a matter of luck
 
 
-@pytest.mark.parametrize("objective", ["active", "marginal", pytest.param("planning", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "objective", ["active", *(pytest.param(name, marks=pytest.mark.slow) for name in ("marginal", "planning"))]
+)
 def test_reactivity(objective: str, quick_compile: None) -> None:
     check_reactivity(objective, summary("reactivity", 20, objective=objective))
 
 
+@pytest.mark.optimised
 @pytest.mark.parametrize("objective", ["active", pytest.param("planning", marks=pytest.mark.slow)])
 def test_doorkey_of_size_5(objective: str) -> None:
     found = summary("doorkey", 20, size=5, objective=objective, seed=1000)

@@ -50,8 +50,12 @@ def world_with(site: str) -> Any:
 
 @pytest.mark.parametrize(
     ("solver", "names"),
-    [(aif.SVISolver(optax.adam(0.1), 40), ("state",)), (aif.CoordinateSolver(), ("control", "parameter"))],
-    ids=["svi", "sweeps"],
+    [
+        (aif.SVISolver(optax.adam(0.1), 40), ("state",)),
+        (aif.CoordinateSolver(), ("control",)),
+        pytest.param(aif.CoordinateSolver(), ("parameter",), marks=pytest.mark.slow),
+    ],
+    ids=["svi", "sweeps", "sweeps of parameters"],
 )
 def test_a_site_may_have_the_name_of_a_role(solver: Any, names: tuple[str, ...]) -> None:
     plans = {}

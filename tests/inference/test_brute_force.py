@@ -24,7 +24,7 @@ pytestmark = pytest.mark.usefixtures("quick_compile")
 SEEDS = range(32)
 # Compiling takes long: the others are for the long run.
 SOME_SEEDS = [seed if seed == 1 else pytest.param(seed, marks=pytest.mark.slow) for seed in SEEDS]
-F32_SEEDS = [seed if seed in (0, 8, 27) else pytest.param(seed, marks=pytest.mark.slow) for seed in SEEDS]
+F32_SEEDS = [seed if seed in (8, 27) else pytest.param(seed, marks=pytest.mark.slow) for seed in SEEDS]
 # Both scopes of epistemic priors, exact zeros, index tables, and several sites in every role.
 DIRECT_SEEDS = (2, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (8, 18, 27)))
 WEIGHTS = (1.0, 0.3)

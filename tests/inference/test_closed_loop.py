@@ -49,7 +49,7 @@ def check_terms(seed: int, memory: str, *, certain: bool = False) -> None:
     assert_close(found["complexity"], expected["complexity"], 1e-9)
 
 
-@pytest.mark.parametrize(("seed", "memory"), [(1, "all"), (3, "last")])
+@pytest.mark.parametrize(("seed", "memory"), [(1, "all"), pytest.param(3, "last", marks=pytest.mark.slow)])
 def test_every_term_by_enumeration(seed: int, memory: str) -> None:
     check_terms(seed, memory)
 

@@ -26,6 +26,9 @@ GUIDES: dict[str, Any] = {"temporal": aif.guides.TemporalGuide, "sequence": aif.
 NUM_DRAWS = 20_000
 STANDARD_ERRORS = 4
 KEY = jax.random.key(0)
+# Where one guide says it for both, the other one is for the long run.
+TEMPORAL_FIRST = pytest.mark.parametrize("guide", ["temporal", pytest.param("sequence", marks=pytest.mark.slow)])
+SEQUENCE_FIRST = pytest.mark.parametrize("guide", ["sequence", pytest.param("temporal", marks=pytest.mark.slow)])
 
 
 def prepare(
@@ -38,7 +41,7 @@ def prepare(
     return world, {name: jnp.asarray(rng.normal(size=shape), jnp.float32) for name, shape in shapes.items()}
 
 
-@pytest.mark.parametrize("guide", ["temporal", pytest.param("sequence", marks=pytest.mark.slow)])
+@TEMPORAL_FIRST
 def test_marginal_is_minus_the_enumerated_elbo(guide: str) -> None:
     """On two unrolled steps of a world with two observation sites.
 
@@ -106,7 +109,7 @@ def check_frequencies(joint: oracle.Joint, draws: dict[str, np.ndarray]) -> None
             assert (np.abs(counts / NUM_DRAWS - expected) <= STANDARD_ERRORS * error + 1e-6).all(), (first, second)
 
 
-@pytest.mark.parametrize("guide", GUIDES)
+@TEMPORAL_FIRST
 # Three steps with exact zeros; two sites in every role.
 @pytest.mark.parametrize("seed", [pytest.param(2, marks=pytest.mark.slow), 27])
 def test_guides_under_predictive(seed: int, guide: str) -> None:
@@ -119,7 +122,7 @@ def test_guides_under_predictive(seed: int, guide: str) -> None:
     check_frequencies(joint, flat_draws(random, draws))
 
 
-@pytest.mark.parametrize("guide", GUIDES)
+@SEQUENCE_FIRST
 def test_a_plan_draws_from_its_posterior(guide: str) -> None:
     random = random_world(27)
     planner = aif.Planner(random.model, guide=GUIDES[guide](random.model), solver=aif.SVISolver(optax.adam(0.1), 5))
@@ -132,7 +135,7 @@ def test_a_plan_draws_from_its_posterior(guide: str) -> None:
     check_frequencies(joint_of(random, plan.complete()), flat_draws(random, draws))
 
 
-@pytest.mark.parametrize("guide", ["temporal", pytest.param("sequence", marks=pytest.mark.slow)])
+@TEMPORAL_FIRST
 def test_trace_elbo_estimates_the_marginal(guide: str) -> None:
     random = random_world(2)
     program = GUIDES[guide](random.model)
@@ -148,7 +151,7 @@ def test_trace_elbo_estimates_the_marginal(guide: str) -> None:
     assert abs(draws.mean() - exact) <= STANDARD_ERRORS * draws.std() / np.sqrt(len(draws))
 
 
-@pytest.mark.parametrize("guide", GUIDES)
+@TEMPORAL_FIRST
 def test_numpyro_svi_reaches_the_planners_free_energy(guide: str) -> None:
     """``svi.init`` and ``svi.update`` with an objective as the loss: the same steps as the Planner's solver."""
     steps, horizon = 60, 2

@@ -17,6 +17,8 @@ import pytest
 import npro_aif as aif
 from npro_aif.models.tmaze import CUE, NORTH, SOUTH, initial_belief, tmaze
 
+pytestmark = pytest.mark.optimised
+
 NUM_STEPS, LEARNING_RATE = 1500, 0.05
 PAPER = aif.Active(normalize=True, gradient="through", planning_correction=False)
 STAYS = (0.2225, 0.259, 0.259, 0.259)  # at the cue: going North, the only way out, is the least likely

@@ -46,7 +46,14 @@ def enumerated(tables: Any, controls: np.ndarray, seen: np.ndarray, first: np.nd
     return np.log(total) if total > 0 else -np.inf
 
 
-@pytest.mark.parametrize("seed", [*range(0, 40, 4), 1, 14, 27])
+# In the short run several sites, zeros, and moves that are certain.
+SEEDS = [
+    seed if seed in (4, 14, 16, 20, 27) else pytest.param(seed, marks=pytest.mark.slow)
+    for seed in (*range(0, 40, 4), 1, 14, 27)
+]
+
+
+@pytest.mark.parametrize("seed", SEEDS)
 def test_equals_enumeration(seed: int, x64: None) -> None:
     world, rng = random_world(seed), np.random.default_rng(seed)
     names, tables = list(world.shapes.observation), world.tables
@@ -220,7 +227,7 @@ def test_a_traced_update() -> None:
         return aif.update_belief(model, belief, control, {"heard": heard, "word": 0})
 
     compiled = jax.jit(update)(belief, 1, 2)
-    mapped = jax.vmap(update, (None, 0, 0))(belief, jnp.array([1, 0]), jnp.array([2, 1]))
+    mapped = jax.jit(jax.vmap(update, (None, 0, 0)))(belief, jnp.array([1, 0]), jnp.array([2, 1]))
     for found in (compiled, jax.tree.map(lambda a: a[0], mapped)):
         jax.tree.map(functools.partial(np.testing.assert_allclose, rtol=1e-5), found, expected)
     end, _ = jax.lax.scan(lambda b, u: (update(b, u, 2), None), belief, jnp.array([1, 0, 1]))

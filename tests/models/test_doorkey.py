@@ -83,7 +83,9 @@ def compare(size, episodes, steps):
     return rows
 
 
-@pytest.mark.parametrize(("size", "episodes", "steps"), [(5, 30, 80), (6, 30, 80), (8, 15, 400)])
+@pytest.mark.parametrize(
+    ("size", "episodes", "steps"), [(5, 30, 80), pytest.param(6, 30, 80, marks=pytest.mark.slow), (8, 15, 400)]
+)
 def test_random_play_agrees_with_minigrid(size, episodes, steps):
     rows = compare(size, episodes, steps)
     assert set(rows[:, 4]) == {0, 1, 2, 3}  # every status was met,
@@ -192,7 +194,7 @@ def test_prior_counts_minigrids_layouts(size, layouts):
     np.testing.assert_allclose(np.asarray(belief.state).sum(-1), 1, rtol=1e-5)
 
 
-@pytest.mark.parametrize(("size", "resets"), [(5, 2000), (6, 6000)])
+@pytest.mark.parametrize(("size", "resets"), [(5, 2000), pytest.param(6, 6000, marks=pytest.mark.slow)])
 def test_prior_is_minigrids(size, resets):
     """Layouts and starts of MiniGrid's resets pass a chi-square test against p(θ) and p(x0 | θ)."""
     belief = model.initial_belief(size)

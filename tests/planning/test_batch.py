@@ -139,7 +139,8 @@ def test_a_batch_of_policies_alone_joins_supports_of_different_sizes() -> None:
 
 
 def test_a_batch_starts_warm() -> None:
-    own = shared("svi")
+    guide = TemporalGuide(MODEL, ("control", "parameter"))
+    own = aif.Planner(MODEL, guide, aif.Planning(), SOLVERS["svi"], HORIZON)
     beliefs = [ring_belief(count, seed) for seed, count in enumerate((3, 4))]
     keys = jax.random.split(jax.random.key(0), len(beliefs))
     before = own.batch(keys, together(beliefs), HORIZON)

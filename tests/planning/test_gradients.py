@@ -47,7 +47,8 @@ def check(value: Callable[..., jax.Array], tolerance: float) -> None:
         )
 
 
-@pytest.mark.parametrize("cost", [False, True], ids=["F", "cost"])
+# Costs in the short run: tests/learning/test_behaviour.py.
+@pytest.mark.parametrize("cost", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["F", "cost"])
 def test_coordinate(cost: bool, x64: None) -> None:
     check(planned(lambda w: aif.Active(weight=w), aif.CoordinateSolver(restarts=1), cost), 1e-6)
 

@@ -87,13 +87,14 @@ def test_only_tables_without_parameters_are_kept(lower: Callable[[], None]) -> N
 @pytest.mark.parametrize(
     ("model", "objective", "learn", "counts"),
     [
-        (ring, aif.Active(), ("control",), (THETA, 10, 9)),
+        (ring, aif.Active(), ("control",), (10, 9)),
+        pytest.param(ring, aif.Active(), ("control",), (THETA,), marks=pytest.mark.slow),
         pytest.param(
             *(functools.partial(ring, noise=0.25), aif.Planning(), ("parameter", "control", "state"), (10,)),
             marks=pytest.mark.slow,
         ),
     ],
-    ids=["index", "dense"],
+    ids=["index", "all", "dense"],
 )
 def test_plans_are_the_same(model: Any, objective: Any, learn: Any, counts: Any, lower: Callable[[], None]) -> None:
     """From all parameters, from some, and from a few; each size compiles once, as ordinarily."""
@@ -110,7 +111,7 @@ def test_plans_are_the_same(model: Any, objective: Any, learn: Any, counts: Any,
     assert_close(objective.free_energy(found.world(), found.complete()), plan.free_energy[-1], 1e-5)
 
 
-@pytest.mark.parametrize("dense", [False, True], ids=["index", "dense"])
+@pytest.mark.parametrize("dense", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["index", "dense"])
 def test_belief_updates_are_the_same(dense: bool, lower: Callable[[], None]) -> None:
     ordinary = Filter(program_of(ring(dense), ring_belief(THETA), 1))
     history = [ring_belief(THETA)]

@@ -117,7 +117,7 @@ def test_jit(temporal: aif.Planner) -> None:
         assert_close(inside.free_energy, outside.free_energy, 1e-5)
 
 
-@pytest.mark.parametrize("guide", GUIDES)
+@pytest.mark.parametrize("guide", ["temporal", pytest.param("sequence", marks=pytest.mark.slow)])
 def test_vmap(guide: str) -> None:
     planner = planner_of(guide, max_horizon=2)
     beliefs = some_beliefs(3)

@@ -65,7 +65,8 @@ def test_the_tiger_by_search() -> None:
         assert -float(plan.terms["risk"]) == pytest.approx(reward, abs=2e-4)
 
 
-@pytest.mark.parametrize("name", ["maze.POMDP", pytest.param("grid4x3.POMDP", marks=pytest.mark.slow)])
+@pytest.mark.slow  # a file of the test's own against its tree: below
+@pytest.mark.parametrize("name", ["maze.POMDP", "grid4x3.POMDP"])
 def test_shipped_files_against_a_belief_tree(name: str) -> None:
     model, belief = aif.read_pomdp(name, horizon=3, memory=2)
     plan = planner_of(model, 3)(KEY, belief)

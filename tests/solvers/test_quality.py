@@ -15,7 +15,7 @@ pytestmark = pytest.mark.usefixtures("quick_compile")
 ABOVE = 1e-3
 
 
-@pytest.mark.parametrize("name", ["active", "planning"])
+@pytest.mark.parametrize("name", ["active", pytest.param("planning", marks=pytest.mark.slow)])
 def test_the_default_is_as_low_as_the_best_of_many(name: str) -> None:
     """Two structures of three worlds each, whose policies without ties are all listed."""
     quality = benchmark("solver_quality")
@@ -30,7 +30,7 @@ def test_the_default_is_as_low_as_the_best_of_many(name: str) -> None:
         assert outcome.rise <= 1e-6
 
 
-@pytest.mark.parametrize("number", [7, 18])
+@pytest.mark.parametrize("number", [pytest.param(7, marks=pytest.mark.slow), 18])
 def test_its_worlds_are_those_of_their_programs(number: int) -> None:
     """The tables that are put into a frame's program are what the reader finds in the world's own."""
     quality = benchmark("solver_quality")

@@ -14,6 +14,8 @@ from npro_aif.tables.kernels import Transition
 from npro_aif.tables.routing import Routes, Rows, find_routes, find_rows
 from npro_aif.tables.surprise import derivative, surprise
 
+pytestmark = pytest.mark.usefixtures("quick_compile")
+
 PARAMETERS, STATES, CONTROLS = 8, 7, 19  # more controls than blocks
 TIMES = 2
 
@@ -43,7 +45,7 @@ def kernels(table: np.ndarray) -> dict[str, Transition]:
     return {name: kernel.at(t) for name, kernel in found.items()}
 
 
-@pytest.mark.parametrize("axes", ["tixu", "xu", "u", "ix"])
+@pytest.mark.parametrize("axes", ["tixu", "xu", pytest.param("u", marks=pytest.mark.slow), "ix"])
 @pytest.mark.parametrize("outcomes", [2, pytest.param(8, marks=pytest.mark.slow)])
 def test_every_form_moves_the_same_mass(outcomes: int, axes: str) -> None:
     table = moves(outcomes, axes)
@@ -97,17 +99,13 @@ def test_selected_parameters_keep_their_groups() -> None:
     theta = jnp.array([4, 1, 1])
     before = jnp.asarray(np.random.default_rng(0).random((STATES, PARAMETERS)), jnp.float32)
     policy = jnp.asarray(np.random.default_rng(1).random((STATES, CONTROLS)), jnp.float32)
-    everything = kernel.at(0).push(before, policy)
-    found = kernel.select(theta).at(0).push(before[:, theta], policy)
+    everything = jax.jit(lambda: kernel.at(0).push(before, policy))()
+    found = jax.jit(lambda: kernel.select(theta).at(0).push(before[:, theta], policy))()
     np.testing.assert_allclose(found, everything[:, theta], rtol=1e-6)
 
 
 def test_a_kernel_without_its_own_surprise_has_the_derivative_of_its_spread() -> None:
     weight = jnp.asarray(np.random.default_rng(0).random((STATES, PARAMETERS)), jnp.float32)
     for name, kernel in kernels(moves(2)).items():
-        np.testing.assert_allclose(
-            jax.jit(lambda weight, kernel=kernel: derivative(kernel.spread, weight))(weight),
-            surprise(kernel, weight),
-            atol=1e-5,
-            err_msg=name,
-        )
+        found, expected = jax.jit(lambda kernel: (derivative(kernel.spread, weight), surprise(kernel, weight)))(kernel)
+        np.testing.assert_allclose(found, expected, atol=1e-5, err_msg=name)

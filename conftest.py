@@ -1,4 +1,4 @@
-"""Fixtures: float64 where a test asks for it, and only there; fast compilation where nothing runs for long."""
+"""Fixtures: float64 where a test asks for it, and only there; fast compilation but where something runs for long."""
 
 import atexit
 import gc
@@ -29,6 +29,16 @@ import pytest
 gc.set_threshold(200_000, 50, 100)
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Compile without optimisations, the examples of docstrings too: a third of the time where little is run.
+
+    But for what is marked: ``slow``, or ``optimised``, as its time goes into running.
+    """
+    marks = {mark.name for mark in item.iter_markers()}
+    jax.config.update("jax_disable_most_optimizations", not marks & {"slow", "optimised"})
+
+
 @pytest.fixture
 def x64() -> Iterator[None]:
     """Run one test in float64."""
@@ -38,7 +48,7 @@ def x64() -> Iterator[None]:
 
 @pytest.fixture
 def quick_compile() -> Iterator[None]:
-    """Compile without optimisations, for tests whose time goes into compiling and not into running."""
+    """Compile without optimisations in the long run too, where a test's time goes into compiling."""
     before = jax.config.read("jax_disable_most_optimizations")
     jax.config.update("jax_disable_most_optimizations", True)
     yield
