@@ -141,7 +141,8 @@ def reactivity_maze(
     prior = np.ones(CONTROLS)
     prior[VISIT_CUE] = 1 / (tables.cue_cost if cue_cost is None else cue_cost)
     prior /= prior.sum()
-    location_table, knob_table, cue_table, reward_table = (jnp.asarray(table) for table in tables[:4])
+    location_table, knob_table = jnp.asarray(tables.location, float), jnp.asarray(tables.knob, int)
+    cue_table, reward_table = jnp.asarray(tables.cue, float), jnp.asarray(tables.reward, float)
     by_location = knob_table.ndim == 3  # whether the knob's turn depends on where the agent was
 
     theta = aif.parameter("theta", dist.Categorical(probs=belief.parameter))

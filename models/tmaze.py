@@ -89,7 +89,7 @@ def tmaze(
     """
     if memory not in (None, *MEMORIES):
         raise ValueError(f"memory: found {memory!r}, expected None or one of {', '.join(MEMORIES)}")
-    next_place = jnp.asarray(transitions(arm_shortcut))
+    next_place = jnp.asarray(transitions(arm_shortcut), int)
     cue_probs = jnp.asarray(cue_probabilities(cue_accuracy))
     goal = jnp.asarray(goal_preference(gamma))
     theta = aif.parameter("theta", dist.Categorical(probs=belief.parameter), labels=SIDES)
