@@ -35,7 +35,7 @@ HORIZON = 20  # of a DoorKey decision
 FEW = 16  # layouts that a belief in the middle of an episode holds
 BATCH = 256
 HORIZONS = (5, 10, 20, 40)
-OBJECTIVES: dict[str, Objective] = {"planning": aif.Planning(), "active": aif.Active(weight=doorkey.WEIGHT)}
+OBJECTIVES: dict[str, Objective] = {"planning": aif.Planning(), "active": aif.Active(weight=0.1)}
 LIMITS = {("planning", FEW): 0.04, ("active", FEW): 0.08, ("planning", 300): 0.5, ("active", 300): 1.2}  # seconds
 
 Row = dict[str, Any]

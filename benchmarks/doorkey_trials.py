@@ -43,7 +43,7 @@ class Setting(NamedTuple):
     """What is tried."""
 
     weight: float = doorkey.WEIGHT
-    entropy: float = 1.0
+    entropy: float = doorkey.ENTROPY
     lead: int = doorkey.LEAD
 
 
@@ -51,7 +51,7 @@ def setting_of(text: str) -> Setting:
     """A setting from text such as ``weight=0.2,lead=0``.
 
     >>> setting_of("weight=0.2,lead=0")
-    Setting(weight=0.2, entropy=1.0, lead=0)
+    Setting(weight=0.2, entropy=0.0, lead=0)
     """
     values = dict(part.split("=") for part in text.split(","))
     kinds: dict[str, Callable[[str], Any]] = {"weight": float, "entropy": float, "lead": int}

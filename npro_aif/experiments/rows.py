@@ -296,7 +296,7 @@ TABLES: dict[str, TableOfRows] = {
             ),
             Block(
                 "ours, goal at the end",
-                f"the goal is preferred at the end only, horizon 20; {COORDINATE}; otherwise ours: weight 0.1, "
+                f"the goal is preferred at the end only, horizon 20; {COORDINATE}; otherwise ours: no p̃(u), "
                 "q(θ) fixed, "
                 "raw priors, three sweeps for the goal first",
                 make_rows("table3", "doorkey", "terminal", SWEEPS._replace(horizon=20), preference="terminal"),

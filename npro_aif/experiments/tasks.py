@@ -284,7 +284,7 @@ def _doorkey(size: int, preference: str) -> Task:
         horizon=35,
         max_steps=35,
         learn=doorkey.LEARN,
-        active=Active(weight=doorkey.WEIGHT, evidence="sites"),  # the weight and the lead were chosen for it
+        active=Active(weight=doorkey.WEIGHT, entropy=doorkey.ENTROPY),
         num_steps=3000,
         learning_rate=0.01,
         sweeps=CoordinateSolver(max_sweeps=doorkey.SWEEPS, lead=doorkey.LEAD, unvisited=doorkey.UNVISITED),
