@@ -10,6 +10,10 @@ is kept if F falls; η grows where it does and shrinks where it does not, so tha
 greedy step (η = ∞) is tried. It is kept only if F falls by all that the backward pass promised: then the problem is a
 Markov decision process as far as it goes, and the step solves it. Where it delivers less it would commit too early:
 many minima are mixed policies.
+
+On the way to a mixed policy a few rows bound η and the others creep. So steps have momentum, much as in Nesterov's
+method: after k steps in a row that were kept the next one sets out from log q + k/(k+2) (log q − log q_before). If F
+rises it is not kept, and one without momentum follows; only if that fails, too, η shrinks.
 """
 
 from __future__ import annotations
@@ -24,11 +28,13 @@ from jax import Array
 from npro_aif.inference.posterior import Terms
 from npro_aif.inference.temporal import TemporalPosterior
 from npro_aif.solvers.passes import prior_policy
-from npro_aif.solvers.steps import Exact, Mirror
+from npro_aif.solvers.steps import FLOOR, Exact, Mirror
 from npro_aif.solvers.sweep import Sweep
 
 FIRST = 1.0  # the first step size η, in 1/nats
-GROWTH, SHRINKING = 2.0, 4.0  # of the step size, where F falls and where it does not
+GROWTH, SHRINKING = 2.0, 4.0  # of the step size, where F falls and where it does not;
+LATER = 1.05  # and its growth once a step has failed: twofold steps fail again at once, which ends the momentum
+LAG = 2.0  # how late the momentum comes: k / (k + LAG) after k steps
 SMALLEST = 1e-7  # a step size at which F does not fall: there is nothing left to gain but rounding
 PATIENCE = 3  # how many steps in a row that hardly gain mean that it has settled
 UNDECIDED = 0.1  # the share of the prior in a plan that a descent begins at: mirror steps do not leave certainty
@@ -40,11 +46,14 @@ class Descent(NamedTuple):
 
     sweep: Array  # () how many steps were tried
     posterior: TemporalPosterior
+    before: TemporalPosterior  # the one before the last step that was kept
     mass: Array  # (T+1, S, Θ) q(θ, s_t)
     seen: Array  # (T, A, Θ) what observations cost
     value: Array  # () F
     terms: Terms  # by name, ()
     size: Array  # () η
+    failed: Array  # () whether a mirror step ever failed
+    run: Array  # () how many mirror steps in a row were kept
     greedy: Array  # () whether the next step to try is the greedy one
     calm: Array  # () how many steps in a row gained less than the tolerance
     change: Array  # () by how much F fell at the last step that was kept, relative to max(1, |F|)
@@ -63,11 +72,14 @@ def descend(sweep: Sweep, first: TemporalPosterior, max_sweeps: int, tol: float)
     start = Descent(
         sweep=jnp.asarray(0),
         posterior=first,
+        before=first,
         mass=mass,
         seen=seen,
         value=value,
         terms=terms,
         size=jnp.asarray(FIRST, value.dtype),
+        failed=jnp.asarray(False),
+        run=jnp.asarray(0),
         greedy=jnp.asarray(True),
         calm=jnp.asarray(0),
         change=jnp.asarray(jnp.inf, value.dtype),
@@ -99,7 +111,9 @@ def _body(sweep: Sweep, state: Descent, tol: float) -> Descent:
     greedy = state.greedy
     costs = sweep.derivatives(state.posterior, state.mass, state.seen)
     step = Mirror(jnp.where(greedy, jnp.inf, state.size))
-    posterior, promised = sweep.backward(state.posterior, state.mass, costs, step)
+    share = state.run / (state.run + LAG)
+    ahead = jax.tree.map(lambda now, before: _ahead(now, before, share), state.posterior, state.before)
+    posterior, promised = sweep.backward(ahead, state.mass, costs, step)
     mass = sweep.masses(posterior)
     seen, terms = sweep.look(posterior, mass)
     value = _sum(terms)
@@ -109,7 +123,9 @@ def _body(sweep: Sweep, state: Descent, tol: float) -> Descent:
     fall = jnp.where(good, (state.value - value) / scale, 0.0)
     hopeless = greedy & (state.value - promised <= tol * scale)
     calm = jnp.where(good, jnp.where(fall <= tol, state.calm + 1, 0), state.calm)
-    size = jnp.where(greedy, state.size, jnp.where(good, state.size * GROWTH, state.size / SHRINKING))
+    grown = state.size * jnp.where(state.failed, LATER, GROWTH)
+    shrunk = jnp.where(state.run > 0, state.size, state.size / SHRINKING)
+    size = jnp.where(greedy, state.size, jnp.where(good, grown, shrunk))
 
     def kept(new: Array, old: Array) -> Array:
         return jnp.where(good, new, old)
@@ -117,17 +133,25 @@ def _body(sweep: Sweep, state: Descent, tol: float) -> Descent:
     return Descent(
         sweep=state.sweep + 1,
         posterior=jax.tree.map(kept, posterior, state.posterior),
+        before=jax.tree.map(kept, state.posterior, state.before),
         mass=kept(mass, state.mass),
         seen=kept(seen, state.seen),
         value=kept(value, state.value),
         terms=jax.tree.map(kept, terms, state.terms),
         size=size,
+        failed=state.failed | ~(good | greedy),
+        run=jnp.where(good & ~greedy, state.run + 1, 0),
         greedy=good & jnp.where(greedy, fall > tol, calm == 1),  # again only while it gains something
         calm=calm,
         change=kept(fall, state.change),
         settled=hopeless | (calm >= PATIENCE) | (size < SMALLEST),
         history=state.history.at[state.sweep].set(state.value),
     )
+
+
+def _ahead(now: Array, before: Array, share: Array) -> Array:
+    """A factor's logarithms, moved on by a share of the last step; what is impossible stays so."""
+    return now + share.astype(now.dtype) * (jnp.maximum(now, FLOOR) - jnp.maximum(before, FLOOR))
 
 
 def _sum(terms: Terms) -> Array:
