@@ -224,7 +224,11 @@ class Slice(NamedTuple):
         return divide((self.flow.policy.T * spread).sum(-1), self.control())
 
     def evidence(self, *, joint: bool) -> dict[str, Evidence]:
-        kernels = self.observation
+        kernels, labels = self.observation, self.world.labels
+        if labels is not None and not (joint and any(kernel.learnable for kernel in kernels.values())):
+            others = {name: kernel for name, kernel in kernels.items() if kernel.learnable}
+            told = labels.evidence(self.flow.arrived, joint=joint)
+            return told | each_evidence(others, lambda kernel: self.loop.evidence(kernel, self.flow.arrived))
         if joint and len(kernels) > 1:
             certain = None if self.world.certain is None else self.world.certain.at(self.t)
             together = joint_emission(certain, kernels)
