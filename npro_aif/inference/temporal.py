@@ -84,9 +84,7 @@ class TemporalPosterior(NamedTuple):
 
         def step(before: Array, t: Array) -> tuple[Array, Any]:
             now = self.slice(world, t, before)
-            observed = now.loop.observed(now.flow.arrived).T
-            seen = {name: kernel.predict(observed) for name, kernel in now.observation.items()}
-            return now.flow.after, (now.control(), *now.loop.states(sum_last(now.flow.after)), seen)
+            return now.flow.after, (now.control(), *now.loop.states(sum_last(now.flow.after)), now.predicted())
 
         first = self.start(world)
         last, (control, state, memory, seen) = scan_horizon(step, first, self.num_steps, world.horizon)
@@ -222,6 +220,12 @@ class Slice(NamedTuple):
     def move_entropy(self) -> Array:
         spread = self.loop.spread(self.kernel, self.flow.before)  # (U|1, P) q(p) H[v'|p,u]
         return divide((self.flow.policy.T * spread).sum(-1), self.control())
+
+    def predicted(self) -> dict[str, Array]:
+        """q(y_t) of each site, (Y,)."""
+        labels, observed = self.world.labels, self.loop.observed(self.flow.arrived).T
+        told = {} if labels is None else labels.predict(self.flow.arrived)
+        return {name: told[name] if name in told else k.predict(observed) for name, k in self.observation.items()}
 
     def evidence(self, *, joint: bool) -> dict[str, Evidence]:
         kernels, labels = self.observation, self.world.labels

@@ -35,12 +35,21 @@ class Labels:
 
     def evidence(self, arrived: Array, *, joint: bool) -> dict[str, Evidence]:
         """What the sites tell about θ, together or each by itself, under the weight q(θ,x), (X, Θ)."""
-        mass = live.instead_of(self._plain, self._by_rows)(self.label, arrived)  # (L, X)
-        kernels = self.sites
+        mass, kernels = self.mass(arrived), self.sites
         if joint and len(kernels) > 1:
             kernels = {"y": IndexEmission(jnp.arange(self.size, dtype=jnp.int32)[:, None], self.size)}
         with alike():
             return each_evidence(kernels, lambda kernel: kernel.evidence(mass))
+
+    def predict(self, arrived: Array) -> dict[str, Array]:
+        """Σ_{θ,x} of the weight q(θ,x), (X, Θ), by what each site shows, (Y,)."""
+        mass = self.mass(arrived)
+        with alike():
+            return {name: kernel.predict(mass) for name, kernel in self.sites.items()}
+
+    def mass(self, arrived: Array) -> Array:
+        """Σ_θ of the weight q(θ,x), (X, Θ), by what all sites show together, (L, X)."""
+        return live.instead_of(self._plain, self._by_rows)(self.label, arrived)
 
     def _plain(self, label: Array, weight: Array) -> Array:
         return IndexEmission(label.T, self.size).outcomes(weight.T)
