@@ -138,11 +138,6 @@ def least_of_all(table: Array) -> Array:
     return least if shards is None else jax.lax.pmin(least, shards.axes)
 
 
-def alike() -> contextlib.AbstractContextManager[None]:
-    """Where code is traced whose arrays are the same on all devices: sums over parameters that have been made."""
-    return _set(_WHOLE, None)
-
-
 def summed(function: Callable[..., Array], *laid: Laid, loops: bool = False) -> Array:
     """A sum over parameters that a function makes, each device's own part first where they are laid over devices.
 

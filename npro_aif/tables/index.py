@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from npro_aif.numerics import divide, safe_log, sum_leading
+from npro_aif.numerics import divide, is_concrete, safe_log, sum_leading
 from npro_aif.shards import summed
 from npro_aif.tables.evidence import Evidence
 from npro_aif.tables.kernels import Kernel
@@ -155,6 +155,10 @@ class IndexEmission(_Index):
     def prepared(self) -> IndexEmission:
         return self
 
+    def counted(self) -> IndexEmission:
+        """The same with no more outcomes than there are, where they are known."""
+        return replace(self, size=int(self.index.max()) + 1) if is_concrete(self.index) else self
+
     def certain_table(self) -> Array:
         """The observation for each given, (T|1, Θ|1, X|1)."""
         return self.index
@@ -169,10 +173,7 @@ class IndexEmission(_Index):
         return self.outcomes(weight).sum(-1)
 
     def evidence(self, weight: Array) -> Evidence:
-        """A certain observation has no ambiguity, and lets one gain −log q(y|x)."""
-        predicted = divide(self.outcomes(weight), sum_leading(weight))
-        gain = jnp.where(predicted > 0, -safe_log(jnp.where(predicted > 0, predicted, 1.0)), 0.0)
-        return Evidence(predicted.T, gain.T, jnp.zeros(weight.shape[1], weight.dtype))
+        return told_for_certain(self.outcomes(weight), sum_leading(weight))
 
     def outcomes(self, weight: Array) -> Array:
         """Σ_θ of the weight q(θ,x) by what is observed at x, (Y, X)."""
@@ -186,3 +187,13 @@ class IndexEmission(_Index):
             return flow.reshape(self.size, num_states)
 
         return summed(outcomes, (self.index, 0), (weight, 0))
+
+
+def told_for_certain(outcomes: Array, total: Array) -> Evidence:
+    """What a certain observation tells: it has no ambiguity, and lets one gain −log q(y|x).
+
+    :param outcomes: Σ_θ of the weight q(θ,x) by what is observed at x, (Y, X); ``total`` by nothing, (X,).
+    """
+    predicted = divide(outcomes, total)
+    gain = jnp.where(predicted > 0, -safe_log(jnp.where(predicted > 0, predicted, 1.0)), 0.0)
+    return Evidence(predicted.T, gain.T, jnp.zeros_like(total))

@@ -14,48 +14,51 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from npro_aif.shards import alike, largest, summed
+from npro_aif.numerics import sum_last
+from npro_aif.shards import Laid, largest, summed
 from npro_aif.sizes import LABEL_SHARE
 from npro_aif.tables import live
 from npro_aif.tables.evidence import Evidence
-from npro_aif.tables.index import IndexEmission
-from npro_aif.tables.joint import each_evidence
+from npro_aif.tables.index import IndexEmission, told_for_certain
 from npro_aif.tables.kernels import Emission
 from npro_aif.tables.layout import INSIDE, lookup
 
 
-@functools.partial(jax.tree_util.register_dataclass, data_fields=("label", "sites"), meta_fields=("size",))
+@functools.partial(jax.tree_util.register_dataclass, data_fields=("label", "shown"), meta_fields=("sizes",))
 @dataclass(frozen=True)
 class Labels:
     """What all certain sites show together, and each of them, at all times."""
 
     label: Array  # (X, Θ)
-    sites: dict[str, IndexEmission]  # by site, (L, X): what it shows where all show a label
-    size: int  # L
+    shown: Array  # (X, L, sites · Y) which outcomes a label stands for: zeros, and a one for every site
+    sizes: tuple[tuple[str, int], ...]  # the sites, and how many outcomes each has
 
     def evidence(self, arrived: Array, *, joint: bool) -> dict[str, Evidence]:
         """What the sites tell about θ, together or each by itself, under the weight q(θ,x), (X, Θ)."""
-        mass, kernels = self.mass(arrived), self.sites
-        if joint and len(kernels) > 1:
-            kernels = {"y": IndexEmission(jnp.arange(self.size, dtype=jnp.int32)[:, None], self.size)}
-        with alike():
-            return each_evidence(kernels, lambda kernel: kernel.evidence(mass))
+        total = sum_last(arrived)
+        if not joint or len(self.sizes) == 1:
+            return {name: told_for_certain(table.T, total) for name, table in self._by_site(arrived).items()}
+        mass = live.instead_of(self._plain, self._by_rows)(self.label, None, arrived)
+        return {"y": told_for_certain(mass.T, total)}
 
     def predict(self, arrived: Array) -> dict[str, Array]:
         """Σ_{θ,x} of the weight q(θ,x), (X, Θ), by what each site shows, (Y,)."""
-        mass = self.mass(arrived)
-        with alike():
-            return {name: kernel.predict(mass) for name, kernel in self.sites.items()}
+        return {name: table.sum(0) for name, table in self._by_site(arrived).items()}
 
-    def mass(self, arrived: Array) -> Array:
-        """Σ_θ of the weight q(θ,x), (X, Θ), by what all sites show together, (L, X)."""
-        return live.instead_of(self._plain, self._by_rows)(self.label, arrived)
+    def _by_site(self, arrived: Array) -> dict[str, Array]:
+        """Σ_θ of the weight q(θ,x), (X, Θ), by what each site shows, (X, Y)."""
+        sums = live.instead_of(self._plain, self._by_rows)(self.label, self.shown, arrived)
+        tables = jnp.moveaxis(sums.reshape(len(sums), len(self.sizes), -1), 1, 0)
+        return {name: table[:, :size] for (name, size), table in zip(self.sizes, tables, strict=True)}
 
-    def _plain(self, label: Array, weight: Array) -> Array:
-        return IndexEmission(label.T, self.size).outcomes(weight.T)
+    def _plain(self, label: Array, shown: Array | None, weight: Array) -> Array:
+        mass = IndexEmission(label.T, self.shown.shape[1]).outcomes(weight.T).T
+        return mass if shown is None else jnp.einsum("xl,xlk->xk", mass, shown, precision=jax.lax.Precision.HIGHEST)
 
-    def _by_rows(self, label: Array, weight: Array) -> Array:
-        return summed(lambda *own: live.label_sums(*own, self.size), (label, 1), (weight, 1), loops=True)
+    def _by_rows(self, label: Array, shown: Array | None, weight: Array) -> Array:
+        given: tuple[Laid, ...] = () if shown is None else ((shown, None),)
+        num_labels = self.shown.shape[1]
+        return summed(lambda *own: live.label_sums(*own, size=num_labels), (label, 1), (weight, 1), *given, loops=True)
 
 
 def find_labels(
@@ -81,6 +84,9 @@ def find_labels(
         one = one.reshape(certain.size, num_states)  # one of the θ
         return jnp.stack([jnp.where(one >= 0, lookup(table, one, states).astype(jnp.int32), -1) for table in tables])
 
-    outcome = jnp.maximum(largest(shown, (certain.index[0], 0), *((table, 0) for table in tables)), 0)
-    each = {name: IndexEmission(row, kernel.size) for (name, kernel), row in zip(sites.items(), outcome, strict=True)}
-    return Labels(certain.narrowed().index[0].T, each, certain.size)
+    outcome = largest(shown, (certain.index[0], 0), *((table, 0) for table in tables))  # (sites, L, X)
+    sizes = tuple((name, kernel.size) for name, kernel in sites.items())
+    outcomes = jnp.arange(max(size for _, size in sizes))
+    ones = (jnp.moveaxis(outcome, 2, 0)[..., None] == outcomes).astype(jnp.result_type(float))  # (X, sites, L, Y)
+    ones = jnp.swapaxes(ones, 1, 2).reshape(num_states, certain.size, -1)
+    return Labels(certain.narrowed().index[0].T, ones, sizes)

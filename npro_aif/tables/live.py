@@ -109,14 +109,22 @@ def group_sums(moves: Moves, weight: Array) -> Array:
     return _over(counts, add, jnp.zeros(moves.target.shape[::-1], weight.dtype)).T
 
 
-def label_sums(label: Array, weight: Array, size: int) -> Array:
-    """Σ_θ of weight(x,θ) by label(x,θ), (size, X)."""
+def label_sums(label: Array, weight: Array, shown: Array | None = None, *, size: int) -> Array:
+    """Σ_θ of weight(x,θ) by label(x,θ), (X, L), or by what labels stand for, (X, K).
+
+    :param shown: (X, L, K) with zeros and ones.
+    :param size: L.
+    """
 
     def add(x: Array, result: Array) -> Array:
         places = _row(label, x).astype(jnp.int32)
-        return _put(result, x, jnp.zeros(size, weight.dtype).at[places].add(_row(weight, x), mode=INSIDE))
+        sums = jnp.zeros(size, weight.dtype).at[places].add(_row(weight, x), mode=INSIDE)
+        if shown is not None:
+            sums = jnp.matmul(sums, _row(shown, x), precision=jax.lax.Precision.HIGHEST)
+        return _put(result, x, sums)
 
-    return _over(sum_last(weight) != 0, add, jnp.zeros((len(weight), size), weight.dtype)).T
+    width = size if shown is None else shown.shape[2]
+    return _over(sum_last(weight) != 0, add, jnp.zeros((len(weight), width), weight.dtype))
 
 
 def _over(counts: Array, add: Callable[[Array, Array], Array], result: Array) -> Array:

@@ -9,11 +9,11 @@ import jax
 from jax import Array
 
 from npro_aif.program.signature import Signature
+from npro_aif.sizes import is_small
 from npro_aif.tables.index import IndexEmission
 from npro_aif.tables.kernels import Emission, Transition
 from npro_aif.tables.labels import Labels, find_labels
 from npro_aif.tables.layout import select_parameters
-from npro_aif.tables.live import is_large
 from npro_aif.tables.loop import Loop
 
 
@@ -55,13 +55,14 @@ class World(NamedTuple):
     def routed(self) -> World:
         """The world whose transition and observations are ready for a loop over time."""
         labels = None
-        if not self.loop.closed and is_large(self.initial, self.num_controls):
+        if not self.loop.closed and not is_small(*self.initial.shape, self.num_controls):
             labels = find_labels(self.certain, self.observation, *self.initial.shape)
         return self._replace(state=self.state.routed(*self.initial.shape), labels=labels)
 
     def prepared(self) -> World:
         """The world whose kernels have what is worth working out once."""
-        return self.over_parameters(lambda kernel: kernel.prepared(), lambda table: table)
+        world = self.over_parameters(lambda kernel: kernel.prepared(), lambda table: table)
+        return world if world.certain is None else world._replace(certain=world.certain.counted())
 
     def narrowed(self) -> World:
         """The world whose tables of certain outcomes take as few bytes as they need; memories compute with them."""
