@@ -69,8 +69,8 @@ MOST_GROUPS = 2
 MOST_BLOCKS = 8
 # Entries of a (θ, s, u) table from which on states are gone through one by one, those with something in them only
 # (npro_aif.tables.live). Seconds of one core for a plan of DoorKey, F_active with sites: 0.90 so and 1.11 at once at
-# size 8 with 260 layouts (750,000 entries), both by labels (1.8 without); at size 12 with 3,096 layouts (25 million), 12
-# steps and one device of a mesh 6.8 so and by labels, 33 before, of which 3 make the tables.
+# size 8 with 260 layouts (750,000 entries), both by labels (1.8 without); at size 12 with 3,096 layouts (25 million),
+# 12 steps and one device of a mesh, 6.8 so and by labels and 33 before, of which 3 make the tables.
 ROW_BY_ROW = 2**19
 # Labels of what certain observations show together, at most one for so many parameters, by which mass is summed there.
 # (Chosen, not measured: what a site shows is then looked up for each label and state.)
