@@ -17,6 +17,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from typing import Any
 
 import jax
@@ -107,50 +108,51 @@ def episode(arguments: argparse.Namespace, seed: int, belief: Any, planner: aif.
         report(line | {"chosen": doorkey.CONTROLS[control]})
         observation, reward, done, cut, _ = env.step(control)
         if done or cut:
-            report(who | {"steps": step + 1, "reward": reward})
             break
+    report(who | {"steps": step + 1, "reward": float(reward)})
 
 
 def report(line: dict[str, Any]) -> None:
     print(json.dumps(line), flush=True)
 
 
-def start(arguments: argparse.Namespace) -> list[dict[str, Any]]:
-    """Start all processes, and gather and print what they report."""
+def start(arguments: argparse.Namespace) -> Iterator[list[dict[str, Any]]]:
+    """Start all processes, print what they report, and gather it by episode: of one process as soon as one ends."""
     words = [sys.executable, __file__, *sys.argv[1:], "--port", str(free_port())]
     processes = [
         subprocess.Popen([*words, "--process", str(place)], stdout=subprocess.PIPE, text=True)
         for place in range(arguments.processes)
     ]
+    episodes: dict[int, list[dict[str, Any]]] = {}
     try:
-        lines = []
         for process in processes:
             assert process.stdout is not None
-            for line in process.stdout:
-                if line.startswith("{"):
-                    print(line, end="", flush=True)
-                    lines.append(json.loads(line))
+            for text in process.stdout:
+                if text.startswith("{"):
+                    print(text, end="", flush=True)
+                    line = json.loads(text)
+                    if "seed" in line:
+                        episodes.setdefault(line["seed"], []).append(line)
+                    if "steps" in line and process is processes[-1]:
+                        yield episodes[line["seed"]]
         if any(process.wait() for process in processes):
             raise SystemExit("a process failed")
-        return lines
     finally:
         for process in processes:
             process.kill()
 
 
-def beside(arguments: argparse.Namespace, lines: list[dict[str, Any]]) -> None:
+def beside(arguments: argparse.Namespace) -> None:
     """Print every decision, with that of the planner that thins the layouts."""
-    size = arguments.size
-    thinned = aif.Planner(**settings(size, arguments.horizon, arguments.objective), max_parameters=doorkey.MOST_LAYOUTS)
-    first = doorkey.initial_belief(size)
+    chosen = settings(arguments.size, arguments.horizon, arguments.objective)
+    thinned = aif.Planner(**chosen, max_parameters=doorkey.MOST_LAYOUTS)
+    first = doorkey.initial_belief(arguments.size)
     update = aif.Filter(thinned.model, first)
-    for seed in range(arguments.seed, arguments.seed + arguments.episodes):
-        own = [line for line in lines if line.get("seed") == seed]
-        same = alongside(arguments, own, thinned, update, first)
-        for line in own:
-            if line["process"] == 0 and "steps" in line:
-                print(f"seed {seed}: {line['steps']} steps, reward {line['reward']:.3f}")
-        print(f"seed {seed}: both planners choose the same in {sum(same)} of {len(same)} decisions", flush=True)
+    for lines in start(arguments):
+        same = alongside(arguments, lines, thinned, update, first)
+        last = lines[-1]
+        print(f"seed {last['seed']}: {last['steps']} steps, reward {last['reward']:.3f}; ", end="")
+        print(f"both planners choose the same in {sum(same)} of {len(same)} decisions", flush=True)
 
 
 def alongside(
@@ -203,7 +205,7 @@ def main() -> None:
     if arguments.process is not None:
         play(arguments)
         return
-    beside(arguments, start(arguments))
+    beside(arguments)
 
 
 if __name__ == "__main__":
