@@ -1,27 +1,39 @@
 """Episodes a second with one and with two workers, each on one core; and a second run with what the first one compiled.
 
-    python benchmarks/bench_workers.py                    # DoorKey-8x8, 320 episodes with each number of workers
+    python benchmarks/bench_workers.py --sweeps           # DoorKey-8x8 by sweeps, 20 episodes in blocks of two
+    python benchmarks/bench_workers.py                    # the whole command, 320 episodes with each number of workers
     python benchmarks/bench_workers.py --episodes 160 --size 6
     python benchmarks/bench_workers.py --objective planning --solver search    # further words go to npro-aif run
     python benchmarks/bench_workers.py --cache            # two runs, the first from an empty compilation cache
 
-The same episodes are counted with one worker and with two: those after the first block of each of two workers, so that
-starting and compiling are told apart. The compilation cache is one for all runs.
+The same episodes are counted with one worker and with two. Of the whole command it is those after the first block of
+each of two workers, so that starting and compiling are told apart. With ``--sweeps`` the command line's workers get
+small blocks, as a block of 32 takes minutes, and no folder: each first plays the same episodes to warm up, which is
+timed by itself, and solves its own problems. The compilation cache is one for all runs.
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import os
+import pickle
 import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
 
+from npro_aif.acting.distributed import Job, Workers, run_block
+from npro_aif.acting.episodes import blocks_of
+from npro_aif.cli import keep_compiled
+from npro_aif.experiments.run import make_players
+from npro_aif.experiments.tasks import Settings
+
 COMMAND = [str(Path(sys.executable).with_name("npro-aif")), "run", "doorkey", "--seed", "1000"]
 WORKERS = (1, 2)
+BLOCK, WARM = 2, tuple(range(3000, 3004))  # episodes of a block with --sweeps, and those that each worker begins with
 
 
 def timed(words: list[str], environment: dict[str, str] | None = None) -> float:
@@ -45,6 +57,30 @@ def rate(workers: int, episodes: int, size: int, further: list[str]) -> tuple[fl
         return played / (times[-1] - times[first - 1]), seconds
 
 
+def warm_rate(workers: int, episodes: int, size: int) -> tuple[float, float]:
+    """Episodes a second of workers that have warmed up, and the seconds that they took for that."""
+    payload = pickle.dumps(functools.partial(make_players, "doorkey", {"size": size}, Settings(seed=1000)))
+    with Workers(workers).pool() as pool:
+        begin = time.perf_counter()
+        list(pool.map(run_block, [Job(payload, WARM)] * workers))
+        warm = time.perf_counter()
+        blocks = blocks_of(range(1000, 1000 + episodes), BLOCK)
+        played = sum(len(block.episodes) for block in pool.map(run_block, [Job(payload, block) for block in blocks]))
+        return played / (time.perf_counter() - warm), warm - begin
+
+
+def sweeps(episodes: int, size: int) -> None:
+    """One and two workers by sweeps."""
+    keep_compiled()
+    rates = {}
+    for workers in WORKERS:
+        rates[workers], warm = warm_rate(workers, episodes, size)
+        print(
+            f"{workers} workers: {rates[workers]:.3f} episodes a second; {warm:.0f} s to start and warm up", flush=True
+        )
+    print(f"2 workers are {rates[2] / rates[1]:.2f} times as fast")
+
+
 def cache() -> None:
     """The same command twice: wall time, and seconds of compiling by XLA and of tracing."""
     with tempfile.TemporaryDirectory() as folder:
@@ -62,16 +98,20 @@ def cache() -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--episodes", type=int, default=320)
+    parser.add_argument("--episodes", type=int, help="20 with --sweeps, otherwise 320")
     parser.add_argument("--size", type=int, default=8)
     parser.add_argument("--cache", action="store_true")
+    parser.add_argument("--sweeps", action="store_true")
     arguments, further = parser.parse_known_args()
     if arguments.cache:
         cache()
         return
+    if arguments.sweeps:
+        sweeps(arguments.episodes or 20, arguments.size)
+        return
     rates = {}
     for workers in WORKERS:
-        rates[workers], seconds = rate(workers, arguments.episodes, arguments.size, further)
+        rates[workers], seconds = rate(workers, arguments.episodes or 320, arguments.size, further)
         print(f"{workers} workers: {rates[workers]:.2f} episodes a second; {seconds:.0f} s in all")
     print(f"2 workers are {rates[2] / rates[1]:.2f} times as fast")
 

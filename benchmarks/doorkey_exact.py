@@ -17,6 +17,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from typing import Any
 
 import jax
@@ -24,7 +25,7 @@ import numpy as np
 
 import npro_aif as aif
 from npro_aif.envs.doorkey import DoorKey
-from npro_aif.experiments.agents import make_planner
+from npro_aif.experiments.agents import Settings, make_planner
 from npro_aif.experiments.tasks import make_task
 from npro_aif.models import doorkey
 
@@ -42,9 +43,9 @@ def free_port() -> int:
         return held.getsockname()[1]
 
 
-def settings(size: int, horizon: int) -> dict[str, Any]:
+def settings(size: int, horizon: int, objective: str = "active") -> dict[str, Any]:
     """What the command line plans DoorKey with."""
-    planner = make_planner(make_task("doorkey", size=size))
+    planner = make_planner(make_task("doorkey", size=size), Settings(objective=objective))
     return {
         "model": planner.model,
         "guide": planner.guide,
@@ -54,99 +55,136 @@ def settings(size: int, horizon: int) -> dict[str, Any]:
     }
 
 
+def left(arguments: argparse.Namespace, step: int) -> int:
+    """How many steps a decision looks ahead: to the deadline, if that is near."""
+    return min(arguments.horizon, arguments.max_steps - step)
+
+
+def choice(probs: np.ndarray) -> int:
+    """The control with the highest q(u_1); of those that are tied the first."""
+    return int(np.argmax(probs > probs.max() - 1e-4))
+
+
 def play(arguments: argparse.Namespace) -> None:
-    """One episode's first decisions, as one of the processes."""
+    """The episodes' first decisions, as one of the processes."""
     place, count, port = arguments.process, arguments.processes, arguments.port
     if count > 1:
         jax.distributed.initialize(f"localhost:{port}", count, place)
     mesh = jax.sharding.Mesh(np.asarray(jax.devices()), ("parameter",))
-    size, horizon = arguments.size, arguments.horizon
+    size = arguments.size
     begin = time.perf_counter()
-    belief: Any = aif.ShardedBelief.of(mesh, lambda theta: doorkey.belief_rows(theta, size), doorkey.num_layouts(size))
-    planner = aif.Planner(**settings(size, horizon), mesh=mesh)
-    update = aif.Filter(planner.model, belief, mesh=mesh)
-    env = DoorKey(size=size, max_steps=max(horizon, arguments.max_steps))
-    observation, _ = env.reset(seed=arguments.seed)
+    first: Any = aif.ShardedBelief.of(mesh, lambda theta: doorkey.belief_rows(theta, size), doorkey.num_layouts(size))
+    planner = aif.Planner(**settings(size, arguments.horizon, arguments.objective), mesh=mesh)
+    update = aif.Filter(planner.model, first, mesh=mesh)
+    report({"process": place, "read": time.perf_counter() - begin, "peak_gb": peak()})
+    for seed in range(arguments.seed, arguments.seed + arguments.episodes):
+        episode(arguments, seed, first, planner, update)
+
+
+def episode(arguments: argparse.Namespace, seed: int, belief: Any, planner: aif.Planner, update: aif.Filter) -> None:
+    """One episode's first decisions."""
+    who = {"process": arguments.process, "seed": seed}
+    env = DoorKey(size=arguments.size, max_steps=arguments.max_steps)
+    observation, _ = env.reset(seed=seed)
     moves = list(arguments.moves)
     control: int | None = None
-    report({"process": place, "read": time.perf_counter() - begin, "peak_gb": peak()})
     for step in range(arguments.skip + arguments.decisions):
-        begin = time.perf_counter()
+        begin, cpu = time.perf_counter(), time.process_time()
         belief = update(belief, control, observation)
         layouts = int((np.asarray(belief.parameter.addressable_data(0)) > 0).sum())
         seconds = time.perf_counter() - begin
-        line = {"process": place, "step": step, "own_layouts": layouts, "update_seconds": seconds, "peak_gb": peak()}
+        line = who | {"step": step, "own_layouts": layouts, "update_seconds": seconds, "peak_gb": peak()}
         if step < arguments.skip:
             control = moves[step] if step < len(moves) else doorkey.RIGHT
         else:
-            left = min(horizon, arguments.max_steps - step)
             line["said_gb"] = planner.memory(belief).total / GB
             begin = time.perf_counter()
-            probs, info = planner.first_scores(jax.random.key(0), belief, left)
-            probs = np.asarray(probs)
-            control = int(np.argmax(probs > probs.max() - 1e-4))
+            plan = planner(jax.random.key(0), belief, left(arguments, step))
+            probs = np.asarray(plan.control[0])
+            control = choice(probs)
             line |= {"plan_seconds": time.perf_counter() - begin, "peak_gb": peak(), "control": probs.tolist()}
-            line |= {"sweeps": int(info.iterations), "converged": bool(info.converged)}
+            line |= {"cpu_seconds": time.process_time() - cpu, "F": float(plan.free_energy[-1])}
+            line |= {"sweeps": int(plan.info.iterations), "converged": bool(plan.info.converged)}
         report(line | {"chosen": doorkey.CONTROLS[control]})
         observation, reward, done, cut, _ = env.step(control)
         if done or cut:
-            report({"process": place, "steps": step + 1, "reward": reward})
             break
+    report(who | {"steps": step + 1, "reward": float(reward)})
 
 
 def report(line: dict[str, Any]) -> None:
     print(json.dumps(line), flush=True)
 
 
-def start(arguments: argparse.Namespace) -> list[dict[str, Any]]:
-    """Start all processes, and gather and print what they report."""
+def start(arguments: argparse.Namespace) -> Iterator[list[dict[str, Any]]]:
+    """Start all processes, print what they report, and gather it by episode: of one process as soon as one ends."""
     words = [sys.executable, __file__, *sys.argv[1:], "--port", str(free_port())]
     processes = [
         subprocess.Popen([*words, "--process", str(place)], stdout=subprocess.PIPE, text=True)
         for place in range(arguments.processes)
     ]
+    episodes: dict[int, list[dict[str, Any]]] = {}
     try:
-        lines = []
         for process in processes:
             assert process.stdout is not None
-            for line in process.stdout:
-                if line.startswith("{"):
-                    print(line, end="", flush=True)
-                    lines.append(json.loads(line))
+            for text in process.stdout:
+                if text.startswith("{"):
+                    print(text, end="", flush=True)
+                    line = json.loads(text)
+                    if "seed" in line:
+                        episodes.setdefault(line["seed"], []).append(line)
+                    if "steps" in line and process is processes[-1]:
+                        yield episodes[line["seed"]]
         if any(process.wait() for process in processes):
             raise SystemExit("a process failed")
-        return lines
     finally:
         for process in processes:
             process.kill()
 
 
-def beside(arguments: argparse.Namespace, lines: list[dict[str, Any]]) -> None:
+def beside(arguments: argparse.Namespace) -> None:
     """Print every decision, with that of the planner that thins the layouts."""
-    size, horizon = arguments.size, arguments.horizon
-    thinned = aif.Planner(**settings(size, horizon), max_parameters=doorkey.MOST_LAYOUTS)
-    belief = doorkey.initial_belief(size)
-    update = aif.Filter(thinned.model, belief)
-    env = DoorKey(size=size, max_steps=max(horizon, arguments.max_steps))
-    observation, _ = env.reset(seed=arguments.seed)
+    chosen = settings(arguments.size, arguments.horizon, arguments.objective)
+    thinned = aif.Planner(**chosen, max_parameters=doorkey.MOST_LAYOUTS)
+    first = doorkey.initial_belief(arguments.size)
+    update = aif.Filter(thinned.model, first)
+    for lines in start(arguments):
+        same = alongside(arguments, lines, thinned, update, first)
+        last = lines[-1]
+        print(f"seed {last['seed']}: {last['steps']} steps, reward {last['reward']:.3f}; ", end="")
+        print(f"both planners choose the same in {sum(same)} of {len(same)} decisions", flush=True)
+
+
+def alongside(
+    arguments: argparse.Namespace, lines: list[dict[str, Any]], thinned: aif.Planner, update: aif.Filter, belief: Any
+) -> list[bool]:
+    """Print an episode's decisions; whether the thinned planner's are the same."""
+    env = DoorKey(size=arguments.size, max_steps=arguments.max_steps)
+    observation, _ = env.reset(seed=lines[0]["seed"])
     control: int | None = None
+    same = []
     for line in (line for line in lines if line["process"] == 0 and "step" in line):
         belief = update(belief, control, observation)
         control = doorkey.CONTROLS.index(line["chosen"])
         if "control" in line:
             begin = time.perf_counter()
-            left = min(horizon, arguments.max_steps - line["step"])
-            probs = np.asarray(thinned.first_control(jax.random.key(0), belief, left))
+            plan = thinned(jax.random.key(0), belief, left(arguments, line["step"]))
+            probs = np.asarray(plan.control[0])
+            other = choice(probs)
+            same.append(other == control)
             layouts = int((np.asarray(belief.parameter) > 0).sum())
             peaks = [other["peak_gb"] for other in lines if other.get("step") == line["step"]]
             print(
-                f"decision {line['step'] + 1}: {layouts:,} layouts; exact {np.round(line['control'], 4)}, "
-                f"{line['chosen']}, {line['sweeps']} sweeps, update {line['update_seconds']:.1f} s, plan "
-                f"{line['plan_seconds']:.1f} s, said {line['said_gb']:.2f} GB a device, peak "
-                f"{' + '.join(f'{p:.2f}' for p in peaks)} = {sum(peaks):.2f} GB; thinned {np.round(probs, 4)}, "
-                f"{doorkey.CONTROLS[int(np.argmax(probs))]}, {time.perf_counter() - begin:.1f} s"
+                f"seed {line['seed']}, decision {line['step'] + 1}: {layouts:,} layouts; exact "
+                f"{np.round(line['control'], 4)}, {line['chosen']}, F {line['F']:.3f}, {line['sweeps']} sweeps, update "
+                f"{line['update_seconds']:.1f} s, plan {line['plan_seconds']:.1f} s ({line['cpu_seconds']:.1f} s of a "
+                f"core), said {line['said_gb']:.2f} GB a device, peak {' + '.join(f'{p:.2f}' for p in peaks)} = "
+                f"{sum(peaks):.2f} GB; thinned {np.round(probs, 4)}, {doorkey.CONTROLS[other]}, F "
+                f"{float(plan.free_energy[-1]):.3f}, {time.perf_counter() - begin:.1f} s",
+                flush=True,
             )
         observation = env.step(control)[0]
+    return same
 
 
 def main() -> None:
@@ -156,6 +194,8 @@ def main() -> None:
     parser.add_argument("--max-steps", type=int, default=10_000)
     parser.add_argument("--seed", type=int, default=1000)
     parser.add_argument("--decisions", type=int, default=1)
+    parser.add_argument("--episodes", type=int, default=1)
+    parser.add_argument("--objective", choices=("active", "planning"), default="active")
     parser.add_argument("--skip", type=int, default=0, help="moves that are made without planning, at first")
     parser.add_argument("--moves", type=int, nargs="*", default=[], help="which ones; turns to the right by default")
     parser.add_argument("--processes", type=int, default=2)
@@ -165,7 +205,7 @@ def main() -> None:
     if arguments.process is not None:
         play(arguments)
         return
-    beside(arguments, start(arguments))
+    beside(arguments)
 
 
 if __name__ == "__main__":

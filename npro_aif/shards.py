@@ -138,16 +138,32 @@ def least_of_all(table: Array) -> Array:
     return least if shards is None else jax.lax.pmin(least, shards.axes)
 
 
-def summed(function: Callable[..., Array], *laid: Laid) -> Array:
-    """A sum over parameters that a function makes, each device's own part first where they are laid over devices."""
+def summed(function: Callable[..., Array], *laid: Laid, loops: bool = False) -> Array:
+    """A sum over parameters that a function makes, each device's own part first where they are laid over devices.
+
+    :param loops: whether the function has loops that begin with constants, which JAX cannot check; nobody may
+        differentiate it then.
+    """
+    return _joined(jax.lax.psum, function, laid, check=not loops)
+
+
+def largest(function: Callable[..., Array], *laid: Laid) -> Array:
+    """The largest of the values that a function makes of each device's own parameters."""
+    return _joined(jax.lax.pmax, function, laid, check=False)
+
+
+def _joined(
+    join: Callable[..., Array], function: Callable[..., Array], laid: tuple[Laid, ...], *, check: bool
+) -> Array:
     shards = _WHOLE.get()
     if shards is None:
         return function(*(array for array, _ in laid))
     total = jax.shard_map(
-        lambda *arrays: jax.lax.psum(function(*arrays), shards.axes),
+        lambda *arrays: join(function(*arrays), shards.axes),
         mesh=shards.mesh,
         in_specs=_specs(shards, laid),
         out_specs=PartitionSpec(),
+        check_vma=check,
     )
     return total(*(array for array, _ in laid))
 

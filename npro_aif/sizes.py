@@ -68,6 +68,14 @@ MOST_GROUPS = 2
 # Blocks of controls that are pushed one after the other, so that what a block needs stays in the cache: a gradient of
 # DoorKey-8x8 with all layouts takes 146 ms in one block and 166 ms in five, so that it matters little.
 MOST_BLOCKS = 8
+# Entries of a (θ, s, u) table from which on states are gone through one by one, those with something in them only
+# (npro_aif.tables.live). Seconds of one core for a plan of DoorKey, F_active with sites: 0.90 so and 1.11 at once at
+# size 8 with 260 layouts (750,000 entries), both by labels (1.8 without); at size 12 with 3,096 layouts (25 million),
+# 12 steps and one device of a mesh, 6.8 so and by labels and 33 before, of which 3 make the tables.
+ROW_BY_ROW = 2**19
+# Labels of what certain observations show together, at most one for so many parameters, by which mass is summed there.
+# (Chosen, not measured: what a site shows is then looked up for each label and state.)
+LABEL_SHARE = 4
 # Rows over as many states or more are kept by their entries if at most one of so many is one. A push and a pull with 4
 # controls and 8 entries a row take 0.04, 0.22, 0.30, 2.7 and 44 ms as rows with 128, 256, 512, 1024 and 2048 states,
 # and 0.04, 0.06, 0.11, 0.35 and 0.86 ms by entries.

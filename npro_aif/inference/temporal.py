@@ -84,9 +84,7 @@ class TemporalPosterior(NamedTuple):
 
         def step(before: Array, t: Array) -> tuple[Array, Any]:
             now = self.slice(world, t, before)
-            observed = now.loop.observed(now.flow.arrived).T
-            seen = {name: kernel.predict(observed) for name, kernel in now.observation.items()}
-            return now.flow.after, (now.control(), *now.loop.states(sum_last(now.flow.after)), seen)
+            return now.flow.after, (now.control(), *now.loop.states(sum_last(now.flow.after)), now.predicted())
 
         first = self.start(world)
         last, (control, state, memory, seen) = scan_horizon(step, first, self.num_steps, world.horizon)
@@ -223,8 +221,18 @@ class Slice(NamedTuple):
         spread = self.loop.spread(self.kernel, self.flow.before)  # (U|1, P) q(p) H[v'|p,u]
         return divide((self.flow.policy.T * spread).sum(-1), self.control())
 
+    def predicted(self) -> dict[str, Array]:
+        """q(y_t) of each site, (Y,)."""
+        labels, observed = self.world.labels, self.loop.observed(self.flow.arrived).T
+        told = {} if labels is None else labels.predict(self.flow.arrived)
+        return {name: told[name] if name in told else k.predict(observed) for name, k in self.observation.items()}
+
     def evidence(self, *, joint: bool) -> dict[str, Evidence]:
-        kernels = self.observation
+        kernels, labels = self.observation, self.world.labels
+        if labels is not None and not (joint and any(kernel.learnable for kernel in kernels.values())):
+            others = {name: kernel for name, kernel in kernels.items() if kernel.learnable}
+            told = labels.evidence(self.flow.arrived, joint=joint)
+            return told | each_evidence(others, lambda kernel: self.loop.evidence(kernel, self.flow.arrived))
         if joint and len(kernels) > 1:
             certain = None if self.world.certain is None else self.world.certain.at(self.t)
             together = joint_emission(certain, kernels)

@@ -14,7 +14,8 @@ from npro_aif.sizes import memory_bytes
 
 FLOWS = 1  # tables (T+1, S, Θ) that are there at once: q(θ, s_t)
 # Tables (U, S, Θ) that are there at once, in a slice of a sweep: DoorKey-16x16 on two processes, 7,007 layouts each,
-# had a peak of 7.4 GB, of which Python, JAX and beliefs take some 1.2, flows 3.2 and tables 0.2.
+# had a peak of 7.4 GB, of which Python, JAX and beliefs take some 1.2, flows 3.2 and tables 0.2. Row by row
+# (npro_aif.tables.live) it is 5.8 GB: there this is a bound.
 MOVES = 6
 
 

@@ -25,6 +25,7 @@ from npro_aif.program.program import Fixed, Program
 from npro_aif.shards import Shards
 from npro_aif.tables.world import World
 
+FEW_ROWS = 512  # below, compiling costs more than what it compiles, and sizes are powers of two
 PARAMETERS = 0  # the axis of a belief's tables that is laid over the devices
 
 
@@ -205,12 +206,13 @@ def possible_rows(own: Belief, count: int, shards: Shards, num_parameters: int) 
 
 
 def rounded(count: int, most: int) -> int:
-    """The size that so many rows are padded to: every one compiles once, and none is an eighth more than needed.
+    """The size that so many rows are padded to: each compiles once, and no large one is an eighth more than needed.
 
     >>> [rounded(count, 10_000) for count in (1, 5, 70, 6500, 9000)]
-    [2, 5, 72, 6656, 9216]
+    [2, 8, 128, 6656, 9216]
     """
-    step = max(1, 1 << max(0, (count - 1).bit_length() - 4))
+    bits = (count - 1).bit_length()
+    step = 1 << (bits if count <= FEW_ROWS else bits - 4)
     return max(2, min(most, -(-count // step) * step))  # with one the tables would not show that θ matters
 
 

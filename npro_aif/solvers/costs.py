@@ -49,7 +49,7 @@ def control_cost(
     _, moving, effort = sweep.controls(jnp.asarray(0), future, costs(jnp.asarray(0)))
     start = posterior.start(world)
     seen = world.loop.seen(sum_last(start))
-    cost = (moving * start).sum((1, 2)) + (seen[:, None] * effort).sum(0)
+    cost = moving.average(start).sum(0) + (seen[:, None] * effort).sum(0)
     excluded = (seen[:, None] * (prior_policy(world, jnp.asarray(0)) == -jnp.inf)).sum(0) > 0
     return jnp.where(excluded, jnp.inf, cost)
 
@@ -155,7 +155,7 @@ def _best(world: World, num_steps: int) -> Array:
         t = num_steps - 1 - i
         _, moving, effort = sweep.controls(t, future, free(t))
         effort = jnp.where(prior_policy(world, t) > -jnp.inf, effort, jnp.inf)
-        future = (moving + effort.T[:, :, None]).min(0)
+        future = (moving.table() + effort.T[:, :, None]).min(0)
         least = level(start, future)
         return future - least, common.at[t].set(least)
 

@@ -22,6 +22,7 @@ from npro_aif.inference.temporal import Flow, Slice, TemporalPosterior, flow
 from npro_aif.numerics import divide, mul_log, near_sum, sum_last
 from npro_aif.sizes import is_small
 from npro_aif.solvers.base import Problem
+from npro_aif.solvers.moves import Moves, RowMoves, TableMoves
 from npro_aif.solvers.passes import Look, at_once, flows, one_by_one, prior_policy, reference_flow
 from npro_aif.solvers.steps import Step
 from npro_aif.tables.kernels import Emission, Transition
@@ -221,8 +222,8 @@ class Sweep(NamedTuple):
             loop, prior = world.loop.at(t), prior_policy(world, t)
             kernel, moving, effort = self.controls(t, future, costs(t), step, template)
             joint = start if mass is None else mass[t] if self.reference is None else mass[t] + self.reference[t]
-            known = moving if mass is None else unseen_given_seen(world, joint) * moving
-            average = loop.seen(sum_last(known).T) + effort
+            known = jnp.ones((1, 1), start.dtype) if mass is None else unseen_given_seen(world, joint)
+            average = loop.seen(moving.average(known)) + effort
             control = template.control[t]
             if "control" in self.learn:
                 control = step.control(average, prior > -jnp.inf, control)
@@ -252,7 +253,7 @@ class Sweep(NamedTuple):
         costs: SliceCosts,
         step: Step | None = None,
         template: TemporalPosterior | None = None,
-    ) -> tuple[Transition | None, Array, Array]:
+    ) -> tuple[Transition | None, Moves, Array]:
         """The state factor, if learned, and Q_t in two parts, (U, S, Θ) and (P, U), given the cost to go (S, Θ)."""
         world = self.world
         loop, prior = world.loop.at(t), prior_policy(world, t)
@@ -263,13 +264,12 @@ class Sweep(NamedTuple):
         )
         return kernel, moving, costs.control - jnp.where(prior > -jnp.inf, prior, 0.0)
 
-    def follow(self, t: Array, control: Array, moving: Array, effort: Array) -> Array:
+    def follow(self, t: Array, control: Array, moving: Moves, effort: Array) -> Array:
         """The cost to go (S, Θ) of a policy's slice log π_t (P, U), given the two parts of Q_t."""
         loop, probs = self.world.loop.at(t), jnp.exp(control)
         if not self.objective.correction:
             effort = effort + jnp.where(probs > 0, control, 0.0)
-        future = sum(p[:, None] * cost for p, cost in zip(loop.by_row(probs).T, moving, strict=True))
-        return future + loop.by_row((probs * effort).sum(-1))[:, None]
+        return moving.under(loop.by_row(probs)) + loop.by_row((probs * effort).sum(-1))[:, None]
 
     def _move(
         self,
@@ -279,7 +279,7 @@ class Sweep(NamedTuple):
         costs: SliceCosts,
         step: Step | None,
         template: TemporalPosterior | None,
-    ) -> tuple[Transition | None, Array]:
+    ) -> tuple[Transition | None, Moves]:
         """The state factor's minimiser, if learned, and the cost of moving: KL[q‖p] + E_q[V − log p̂], (U, S, Θ)."""
         world, kernel = self.world, self.world.state.at(t)
         edges: list[Array] = []
@@ -298,12 +298,16 @@ class Sweep(NamedTuple):
             learned, value = step.state(kernel, cost, template.state.at(t))
             value = control_first(value)
         else:
+            rows = None if loop.closed or edges else getattr(kernel, "rows", lambda _: None)(arrival)
+            if rows is not None and costs.move.size == 1:
+                return None, RowMoves(rows, arrival + costs.move[0])
             value = loop.pull(kernel, arrival)
             for edge in edges:
                 cost = edge[..., 0] if edge.shape[-1] == 1 else kernel.expect(edge)
                 value = value - loop.by_state(control_first(cost), 1)
         value = value + costs.move
-        return learned, jnp.broadcast_to(value, (world.num_controls, loop.num_rows(num_states), num_parameters))
+        shape = world.num_controls, loop.num_rows(num_states), num_parameters
+        return learned, TableMoves(jnp.broadcast_to(value, shape))
 
 
 def prepare(problem: Problem, learn: tuple[str, ...], *, with_reference: bool, reversible: bool = False) -> Sweep:

@@ -10,12 +10,12 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from npro_aif.numerics import divide, safe_log, sum_leading
+from npro_aif.numerics import divide, is_concrete, safe_log, sum_leading
 from npro_aif.shards import summed
 from npro_aif.tables.evidence import Evidence
 from npro_aif.tables.kernels import Kernel
 from npro_aif.tables.layout import INSIDE, grouped, lookup, select_parameters, time_slice
-from npro_aif.tables.routing import Routing, find_routes, find_rows
+from npro_aif.tables.routing import Routing, Rows, find_routes, find_rows
 
 
 @dataclass(frozen=True)
@@ -121,6 +121,11 @@ class IndexTransition(_Index):
     def pull(self, value: Array) -> Array:
         return self._routing(self.index.shape[1], value.shape[1]).pull(value)
 
+    def rows(self, value: Array) -> Rows | None:
+        """What shifts whole rows of values (X', Θ), of a slice, where they are so large that one by one is quicker."""
+        rows = self.routing if isinstance(self.routing, Rows) else None
+        return rows if rows is not None and rows.goes_by_rows(value) else None
+
     def spread(self, weight: Array) -> Array:
         return self._routing(*weight.shape).spread(weight)
 
@@ -150,6 +155,10 @@ class IndexEmission(_Index):
     def prepared(self) -> IndexEmission:
         return self
 
+    def counted(self) -> IndexEmission:
+        """The same with no more outcomes than there are, where they are known."""
+        return replace(self, size=int(self.index.max()) + 1) if is_concrete(self.index) else self
+
     def certain_table(self) -> Array:
         """The observation for each given, (T|1, Θ|1, X|1)."""
         return self.index
@@ -161,15 +170,12 @@ class IndexEmission(_Index):
         return jnp.where(self.index == outcome, 1.0, 0.0)
 
     def predict(self, weight: Array) -> Array:
-        return self._outcomes(weight).sum(-1)
+        return self.outcomes(weight).sum(-1)
 
     def evidence(self, weight: Array) -> Evidence:
-        """A certain observation has no ambiguity, and lets one gain −log q(y|x)."""
-        predicted = divide(self._outcomes(weight), sum_leading(weight))
-        gain = jnp.where(predicted > 0, -safe_log(jnp.where(predicted > 0, predicted, 1.0)), 0.0)
-        return Evidence(predicted.T, gain.T, jnp.zeros(weight.shape[1], weight.dtype))
+        return told_for_certain(self.outcomes(weight), sum_leading(weight))
 
-    def _outcomes(self, weight: Array) -> Array:
+    def outcomes(self, weight: Array) -> Array:
         """Σ_θ of the weight q(θ,x) by what is observed at x, (Y, X)."""
         num_states = weight.shape[1]
 
@@ -181,3 +187,13 @@ class IndexEmission(_Index):
             return flow.reshape(self.size, num_states)
 
         return summed(outcomes, (self.index, 0), (weight, 0))
+
+
+def told_for_certain(outcomes: Array, total: Array) -> Evidence:
+    """What a certain observation tells: it has no ambiguity, and lets one gain −log q(y|x).
+
+    :param outcomes: Σ_θ of the weight q(θ,x) by what is observed at x, (Y, X); ``total`` by nothing, (X,).
+    """
+    predicted = divide(outcomes, total)
+    gain = jnp.where(predicted > 0, -safe_log(jnp.where(predicted > 0, predicted, 1.0)), 0.0)
+    return Evidence(predicted.T, gain.T, jnp.zeros_like(total))

@@ -8,6 +8,7 @@ weights forward, pull values back, and tell how uncertain the next state is whil
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol, Self
 
@@ -17,8 +18,9 @@ import numpy as np
 from jax import Array
 
 from npro_aif.numerics import is_concrete, neg_entropy, sum_last
-from npro_aif.shards import each, summed
+from npro_aif.shards import Laid, each, summed
 from npro_aif.sizes import MOST_BLOCKS, MOST_GROUPS
+from npro_aif.tables import live
 from npro_aif.tables.layout import INSIDE, control_first, rank_last, time_slice
 from npro_aif.tables.surprise import log_share
 
@@ -80,6 +82,51 @@ class Rows:
         return Rows(self.target, jnp.take(self.group, theta, axis=-1), mixed)
 
     def push(self, before: Array, policy: Array, size: int) -> Array:
+        plain, quick = (functools.partial(way, size=size) for way in (Rows._push, Rows._push_by_rows))
+        return self._way(before, plain, quick)(self, before, policy)
+
+    def follow(self, value: Array, policy: Array) -> Array:
+        """Σ_u policy(x,u) value(x', θ) at where it leads, (X, Θ)."""
+        return self._way(value, Rows._follow, Rows._follow_by_rows)(self, value, policy)
+
+    def expect(self, value: Array, weight: Array) -> Array:
+        """Σ_θ weight(x,θ) value(x', θ) at where each control leads, (X, U)."""
+        return self._way(value, Rows._expect, Rows._expect_by_rows)(self, value, weight)
+
+    def goes_by_rows(self, table: Array) -> bool:
+        """Whether a loop over the rows of a table (X, Θ) is quicker than all of them at once."""
+        return self.target.shape[1] > 1 and live.is_large(table, self.target.shape[1])
+
+    def _way(self, table: Array, plain: Callable[..., Array], quick: Callable[..., Array]) -> Callable[..., Array]:
+        return live.instead_of(plain, quick) if self.goes_by_rows(table) else plain
+
+    def _moves(self, num_states: int) -> tuple[Laid, ...]:
+        """What :class:`npro_aif.tables.live.Moves` is made of, of one slice."""
+        target = jnp.broadcast_to(self.target, (*self.target.shape[:2], num_states)).reshape(len(self.target), -1)
+        if self.group is None or self.mixed is None:
+            return ((target, None),)
+        mixed = jnp.zeros(target.shape[1], bool).at[self.mixed.place].set(True, mode=INSIDE)
+        return (target, None), (self.group.reshape(target.shape[1], -1), 1), (mixed, None)
+
+    def _push_by_rows(self, before: Array, policy: Array, size: int) -> Array:
+        laid = *self._moves(len(before)), (before, 1), (policy, None)
+        return each(lambda *own: live.push(live.Moves(*own[:-2]), *own[-2:], size), 1, *laid)
+
+    def _follow_by_rows(self, value: Array, policy: Array) -> Array:
+        laid = *self._moves(len(policy)), (value, 1), (policy, None)
+        return each(lambda *own: live.follow(live.Moves(*own[:-2]), *own[-2:]), 1, *laid)
+
+    def _expect_by_rows(self, value: Array, weight: Array) -> Array:
+        laid = *self._moves(len(weight)), (value, 1), (weight, 1)
+        return summed(lambda *own: live.expect(live.Moves(*own[:-2]), *own[-2:]), *laid, loops=True)
+
+    def _follow(self, value: Array, policy: Array) -> Array:
+        return sum(probs[:, None] * row for probs, row in zip(policy.T, self.pull(value), strict=True))  # type: ignore[return-value]
+
+    def _expect(self, value: Array, weight: Array) -> Array:
+        return sum_last(weight * self.pull(value)).T
+
+    def _push(self, before: Array, policy: Array, size: int) -> Array:
         """Controls go block by block, so that what is computed for one, and for its gradient, stays in the cache."""
         num_states, num_parameters = before.shape
         if self.target.shape[1] == 1:  # where it leads does not depend on the control
@@ -115,6 +162,16 @@ class Rows:
     def spread(self, weight: Array) -> Array:
         if self.mixed is None:  # all θ agree on the next state: there is nothing to be uncertain of
             return jnp.zeros((1, len(weight)), weight.dtype)
+        return self._way(weight, Rows._spread, Rows._spread_by_rows)(self, weight)
+
+    def _spread_by_rows(self, weight: Array) -> Array:
+        laid = *self._moves(len(weight)), (weight, 1)
+        parts = summed(lambda *own: live.group_sums(live.Moves(*own[:-1]), own[-1]), *laid, loops=True)
+        parts = parts.reshape(len(parts), -1, len(weight))  # (G, U, X), zero where there is but one
+        return neg_entropy(parts.sum(0)) - neg_entropy(parts).sum(0)
+
+    def _spread(self, weight: Array) -> Array:
+        assert self.mixed is not None
         place, group = self.mixed
         here = weight[place % len(weight)]
         parts = (sum_last(jnp.where(group == g, here, 0.0)) for g in range(len(self.target)))

@@ -9,8 +9,10 @@ import jax
 from jax import Array
 
 from npro_aif.program.signature import Signature
+from npro_aif.sizes import is_small
 from npro_aif.tables.index import IndexEmission
 from npro_aif.tables.kernels import Emission, Transition
+from npro_aif.tables.labels import Labels, find_labels
 from npro_aif.tables.layout import select_parameters
 from npro_aif.tables.loop import Loop
 
@@ -31,6 +33,7 @@ class World(NamedTuple):
     loop: Loop  # what the policy sees, and what it remembers
     certain: IndexEmission | None  # all certain observations of a slice as one (npro_aif.tables.joint)
     signature: Signature
+    labels: Labels | None = None  # the same, as passes over time ask for it in a large world
 
     @property
     def num_controls(self) -> int:
@@ -50,12 +53,16 @@ class World(NamedTuple):
         return self.over_parameters(lambda kernel: kernel.select(theta), lambda table: select_parameters(table, theta))
 
     def routed(self) -> World:
-        """The world whose transition is ready for a loop over time."""
-        return self._replace(state=self.state.routed(*self.initial.shape))
+        """The world whose transition and observations are ready for a loop over time."""
+        labels = None
+        if not self.loop.closed and not is_small(*self.initial.shape, self.num_controls):
+            labels = find_labels(self.certain, self.observation, *self.initial.shape)
+        return self._replace(state=self.state.routed(*self.initial.shape), labels=labels)
 
     def prepared(self) -> World:
         """The world whose kernels have what is worth working out once."""
-        return self.over_parameters(lambda kernel: kernel.prepared(), lambda table: table)
+        world = self.over_parameters(lambda kernel: kernel.prepared(), lambda table: table)
+        return world if world.certain is None else world._replace(certain=world.certain.counted())
 
     def narrowed(self) -> World:
         """The world whose tables of certain outcomes take as few bytes as they need; memories compute with them."""

@@ -1,0 +1,61 @@
+"""What moves cost, Q_t(x,u,θ) without the part that only controls have: as a table, or looked up row by row.
+
+The table (U, S, Θ) is the largest of a sweep. Where certain moves shift whole rows of parameters it is not made.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol
+
+import jax.numpy as jnp
+from jax import Array
+
+from npro_aif.numerics import sum_last
+from npro_aif.tables.routing import Rows
+
+
+class Moves(Protocol):
+    """The cost of each move (u, s, θ)."""
+
+    def average(self, weight: Array) -> Array:
+        """Σ_θ weight(s,θ) cost(u,s,θ), (S, U), the weight (S, Θ) or of one entry."""
+        ...
+
+    def under(self, policy: Array) -> Array:
+        """Σ_u policy(s,u) cost(u,s,θ), (S, Θ)."""
+        ...
+
+    def table(self) -> Array:
+        """The costs themselves, (U, S, Θ)."""
+        ...
+
+
+class TableMoves(NamedTuple):
+    """Costs as a table."""
+
+    cost: Array  # (U, S, Θ)
+
+    def average(self, weight: Array) -> Array:
+        return sum_last(weight * self.cost).T
+
+    def under(self, policy: Array) -> Array:
+        return sum(probs[:, None] * cost for probs, cost in zip(policy.T, self.cost, strict=True))  # type: ignore[return-value]
+
+    def table(self) -> Array:
+        return self.cost
+
+
+class RowMoves(NamedTuple):
+    """Costs of certain moves, which are those of where they lead."""
+
+    rows: Rows
+    arrival: Array  # (X', Θ)
+
+    def average(self, weight: Array) -> Array:
+        return self.rows.expect(self.arrival, jnp.broadcast_to(weight, self.arrival.shape))
+
+    def under(self, policy: Array) -> Array:
+        return self.rows.follow(self.arrival, policy)
+
+    def table(self) -> Array:
+        return self.rows.pull(self.arrival)
