@@ -12,9 +12,10 @@ the terms again), and their derivatives are
 from __future__ import annotations
 
 import jax
+import jax.numpy as jnp
 from jax import Array
 
-from npro_aif.inference.epistemic import EpistemicCosts
+from npro_aif.inference.epistemic import EpistemicCosts, counts
 from npro_aif.inference.objectives import Objective
 from npro_aif.inference.temporal import Slice
 from npro_aif.tables.surprise import log_mixture
@@ -33,7 +34,9 @@ def told(now: Slice, objective: Objective) -> tuple[Array, EpistemicCosts]:
 
 
 def moved(now: Slice, objective: Objective) -> Array:
-    """What each move costs on average over where it leads, (U|1, S, Θ|1)."""
+    """What each move costs on average over where it leads, (U|1, S|1, Θ|1)."""
+    if not counts(objective.weights.entropy):
+        return jnp.zeros((1, 1, 1), now.flow.before.dtype)
     return -objective.weights.entropy * now.loop.surprise(now.kernel, now.flow.before)
 
 

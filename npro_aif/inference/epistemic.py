@@ -17,7 +17,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from npro_aif.inference.posterior import Part
-from npro_aif.numerics import log_normalizer
+from npro_aif.numerics import is_concrete, log_normalizer
 
 COSTS = "epistemic costs"  # what a gradient's forward pass keeps of a slice
 
@@ -80,6 +80,11 @@ class EpistemicPriors(NamedTuple):
         )
 
 
+def counts(weight: float | Array) -> bool:
+    """Whether what has this weight counts; a weight that JAX is tracing may."""
+    return not is_concrete(weight) or float(weight) != 0
+
+
 def epistemic_priors(
     part: Part, *, normalize: bool, weight: float | Array | Weights, joint: bool = True
 ) -> EpistemicPriors:
@@ -90,7 +95,8 @@ def epistemic_priors(
     """
     evidence = part.evidence(joint=joint)
     weights = weight if isinstance(weight, Weights) else Weights(weight, weight, weight)
-    control = weights.entropy * part.move_entropy()
+    counted = counts(weights.entropy)  # else the entropy of moves, which is dear, is not worked out
+    control = weights.entropy * part.move_entropy() if counted else jnp.zeros_like(part.control())
     state = {name: -weights.ambiguity * e.ambiguity for name, e in evidence.items()}
     observation = {name: weights.novelty * e.gain for name, e in evidence.items()}
     predicted = {name: e.observation for name, e in evidence.items()}
