@@ -47,8 +47,7 @@ MOST_BELIEF_BYTES = 2**31
 
 # Starts of the coordinate solver in a small world, as one batch. In random worlds (benchmarks/solver_quality.py, policy
 # learned) F_planning ended over 1e-3 above the lowest F that was found in 13, 4.5, 2 and 1.5 % of 200 with 1, 4, 8 and
-# 16 starts (--first 100), and in 8, 5, 3 and 1 % of the 100 that are reported; F_active (descended) in 6, 1, 0 and 0 %
-# (before its steps had momentum).
+# 16 starts (--first 100), and in 8, 5, 3 and 1 % of the 100 that are reported; F_active (descended) in 6, 2, 0 and 0 %.
 STARTS = 16
 
 # Entries of the first values that a plan is handed over even where it does not start from another: 64 MB. (A bound on
