@@ -1,9 +1,10 @@
 """DoorKey with its exact belief on several processes of one machine: seconds and bytes of each decision.
 
-    python benchmarks/doorkey_exact.py --size 16 --decisions 1              # two processes, all layouts of a first look
-    python benchmarks/doorkey_exact.py --size 16 --skip 3 --decisions 2     # decisions after three given moves
-    python benchmarks/doorkey_exact.py --size 12 --decisions 99             # a whole episode
+    python benchmarks/doorkey_exact.py --size 16 --decisions 3 --max-steps 150   # two processes, all layouts
+    python benchmarks/doorkey_exact.py --size 16 --skip 3 --decisions 2          # decisions after three given moves
+    python benchmarks/doorkey_exact.py --size 12 --processes 1 --episodes 5 --decisions 100 --max-steps 100 --horizon 40
 
+The last plays whole episodes; grids of size 12 and 16 need more than the 35 steps that size 8 has.
 Every process holds the tables and beliefs of its own layouts. Beside each decision stands what the planner that thins
 the layouts to 64 would do from the same belief.
 """

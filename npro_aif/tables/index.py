@@ -108,7 +108,7 @@ class IndexTransition(_Index):
 
     def laid(self) -> IndexTransition:
         """The kernel, whose table is laid over devices, with its groups of parameters."""
-        return self.prepared()
+        return self if self.routing is not None else replace(self, routing=find_rows(self.index, rounded=True))
 
     def given(self, control: Array | int) -> IndexTransition:
         if self.index.shape[2] == 1:

@@ -250,8 +250,12 @@ class Routes:
         return summed(flow, (self.group, 2), (weight, 1))
 
 
-def find_rows(index: Array) -> Rows | None:
-    """The groups of a transition's index table (T|1, Θ|1, X|1, U|1); None if they are many, or not known yet."""
+def find_rows(index: Array, *, rounded: bool = False) -> Rows | None:
+    """The groups of a transition's index table (T|1, Θ|1, X|1, U|1); None if they are many, or not known yet.
+
+    :param rounded: count some moves without need among those at which parameters differ, so that beliefs that differ
+        a little have tables of one shape, and plans from them are compiled once.
+    """
     moves = control_first(index)
     if index.shape[1] == 1:
         return Rows(moves[..., 0][:, None], None, None)
@@ -263,7 +267,10 @@ def find_rows(index: Array) -> Rows | None:
         return None
     target = [jnp.where(rank == g, moves, 0).max(-1) for g in range(count)]
     group = rank.astype(jnp.int8)
-    place = np.flatnonzero(np.asarray((rank > 0).any((0, 3))))
+    differ = np.asarray((rank > 0).any((0, 3))).ravel()
+    number = differ.sum()
+    step = 1 << max(0, int(number).bit_length() - 2) if rounded else 1
+    place = np.sort(np.argsort(~differ, kind="stable")[: -(-number // step) * step])  # those that differ, and some more
     mixed = Mixed(jnp.asarray(place, jnp.int32), group.reshape(len(group), -1, group.shape[-1])[:, place])
     return Rows(jnp.stack(target, axis=1), group, mixed)
 

@@ -127,3 +127,22 @@ def test_a_plan_of_rows_is_the_plan(evidence: Any, by_rows: Any) -> None:
         jax.tree.map(
             lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5), plan(True, mesh_or_none), expected
         )
+
+
+def test_moves_that_are_counted_without_need_change_nothing() -> None:
+    base = (np.arange(STATES)[:, None] + np.arange(CONTROLS)) % STATES
+    index = np.tile(base, (1, PARAMETERS, 1, 1))
+    index[0, 3, :5, 1] += STATES // 2  # 5 moves at which one parameter differs, which are counted as 6
+    index %= STATES
+    exact, rounded = (find_rows(jnp.asarray(index), rounded=rounded) for rounded in (False, True))
+    assert exact is not None
+    assert rounded is not None
+    assert exact.mixed is not None
+    assert rounded.mixed is not None
+    assert len(rounded.mixed.place) > len(exact.mixed.place)
+    mass, policy = sparse(STATES, PARAMETERS), sparse(STATES, CONTROLS, seed=1)
+    for function in (push, follow, expect, spread):
+        found = [function(rows.at(0), mass, policy, mass + 1) for rows in (exact, rounded)]
+        np.testing.assert_allclose(*found, atol=1e-6)
+    np.testing.assert_allclose(*(rows.at(0).surprise(mass) for rows in (exact, rounded)), atol=1e-6)
+    np.testing.assert_allclose(*(rows.at(0).pull(mass) for rows in (exact, rounded)))
