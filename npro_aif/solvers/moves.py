@@ -39,7 +39,7 @@ class TableMoves(NamedTuple):
         return sum_last(weight * self.cost).T
 
     def under(self, policy: Array) -> Array:
-        return sum(probs[:, None] * cost for probs, cost in zip(policy.T, self.cost, strict=True))  # type: ignore[return-value]
+        return sum(probs[:, None] * cost for probs, cost in zip(policy.T, self.cost, strict=True))
 
     def table(self) -> Array:
         return self.cost

@@ -67,7 +67,7 @@ def push(moves: Moves, before: Array, policy: Array, size: int) -> Array:
             row = moves.where(move, g, chosen[move] * _row(before, move % num_states), 0.0)
             return _put(result, target[move], _row(result, target[move]) + row)
 
-        result = _over(counts if g == 0 else counts & moves.mixed, add, result)
+        result = _over(counts if moves.mixed is None or g == 0 else counts & moves.mixed, add, result)
     return result
 
 
@@ -99,6 +99,7 @@ def group_sums(moves: Moves, weight: Array) -> Array:
     """Σ_θ of weight(x,θ) over each group of the moves that have several, (G, U·X)."""
     num_states = len(weight)
     num_controls = moves.target.shape[1] // num_states
+    assert moves.mixed is not None
     counts = moves.mixed & jnp.tile(sum_last(weight) != 0, num_controls)
 
     def add(move: Array, result: Array) -> Array:

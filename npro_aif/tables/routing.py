@@ -110,7 +110,7 @@ class Rows:
 
     def _push_by_rows(self, before: Array, policy: Array, size: int) -> Array:
         laid = *self._moves(len(before)), (before, 1), (policy, None)
-        return each(lambda *own: live.push(live.Moves(*own[:-2]), *own[-2:], size), 1, *laid)
+        return each(lambda *own: live.push(live.Moves(*own[:-2]), own[-2], own[-1], size), 1, *laid)
 
     def _follow_by_rows(self, value: Array, policy: Array) -> Array:
         laid = *self._moves(len(policy)), (value, 1), (policy, None)
@@ -121,7 +121,7 @@ class Rows:
         return summed(lambda *own: live.expect(live.Moves(*own[:-2]), *own[-2:]), *laid, loops=True)
 
     def _follow(self, value: Array, policy: Array) -> Array:
-        return sum(probs[:, None] * row for probs, row in zip(policy.T, self.pull(value), strict=True))  # type: ignore[return-value]
+        return sum(probs[:, None] * row for probs, row in zip(policy.T, self.pull(value), strict=True))
 
     def _expect(self, value: Array, weight: Array) -> Array:
         return sum_last(weight * self.pull(value)).T

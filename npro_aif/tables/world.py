@@ -54,10 +54,10 @@ class World(NamedTuple):
 
     def routed(self) -> World:
         """The world whose transition and observations are ready for a loop over time."""
-        labels = None
-        if not self.loop.closed and not is_small(*self.initial.shape, self.num_controls):
-            labels = find_labels(self.certain, self.observation, *self.initial.shape)
-        return self._replace(state=self.state.routed(*self.initial.shape), labels=labels)
+        labels, (num_parameters, num_states) = None, self.initial.shape
+        if not self.loop.closed and not is_small(num_parameters, num_states, self.num_controls):
+            labels = find_labels(self.certain, self.observation, num_parameters, num_states)
+        return self._replace(state=self.state.routed(num_parameters, num_states), labels=labels)
 
     def prepared(self) -> World:
         """The world whose kernels have what is worth working out once."""
