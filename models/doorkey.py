@@ -36,11 +36,11 @@ DOOR_SHOWN = np.array([LOCKED_DOOR, LOCKED_DOOR, OPEN_DOOR, CLOSED_DOOR], dtype=
 TOGGLED = np.array([NO_KEY, OPEN, CLOSED, OPEN], dtype=np.int32)
 
 # Defaults that suit this world: dynamics and observations are known exactly, and moves as such tell nothing. Chosen on
-# seeds 2000–2199 (docs/paper.md); with a weight of 1 for each site apart the agent dawdles where it learns.
+# seeds 2000–2199 (docs/paper.md); with a weight of 1 the agent dawdles where it learns.
 LEARN = ("control",)
-WEIGHT, ENTROPY = 1.0, 0.0
-# Information lies on the way to the goal: plan for the goal first, then for both, and for what is on the way only.
-SWEEPS, LEAD, UNVISITED = 8, 3, "free"
+WEIGHT, ENTROPY = 0.05, 0.0
+# Plan for the goal first, then for both; what could be learned beside the way there counts as the prior would find it.
+SWEEPS, LEAD, UNVISITED = 8, 3, "prior"
 STEP_PREFERENCE, LAST_PREFERENCE = 0.5, 2.5  # log-preference for the goal: at a step, and at the last one
 PREFERENCES = ("every-step", "terminal")
 EXACT_UP_TO, MOST_LAYOUTS = 10, 64  # in larger grids a plan considers this many of the possible layouts

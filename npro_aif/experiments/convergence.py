@@ -25,12 +25,13 @@ from npro_aif.envs import PublishedReactivityMaze, PublishedTMaze
 from npro_aif.experiments import claims, convergence_figures, doorkey_convergence
 from npro_aif.experiments.anytime import Anytime, Curve
 from npro_aif.experiments.figures import agent_of, row_named
-from npro_aif.experiments.files import prepare, save_figure, store, stored
+from npro_aif.experiments.files import prepare, save_figure
+from npro_aif.experiments.kept import kept_study, rounded, run_study
 from npro_aif.experiments.rows import LABELS, OBJECTIVES
 from npro_aif.models import reactivity_maze, tmaze
 
-Say = Callable[[str], None]
 EVERY = 10  # steps between two looks
+TAKES = "some forty minutes on one core"
 
 
 class Size(NamedTuple):
@@ -96,38 +97,29 @@ def study_maze(maze: str, kind: str, size: Size, folder: Path | None = None) -> 
         "cue": {str(steps): float(plan.control[steps // EVERY - 1, about.cue]) for steps in size.budgets},
         "rates": {str(rate): rates_of(chosen, rate) for rate in size.rates[maze]},
         "rewards": [rates_of(chosen, about.rate, seed)["reward"] for seed in size.streams],
-        "unknown": plan.free_energy.tolist(),
+        "unknown": rounded(plan.free_energy),
     }
     played = list(anytime.play(about.environment(stream), size.episodes, chosen, about.rate))
     content["curves"] = quartiles([curve for _, curves in played for curve in curves])
     if maze == "tmaze":
         known = Belief(jnp.asarray(KNOWN), agent.initial_belief.state)
-        content["known"] = anytime.curve(known, 0, about.rate).free_energy.tolist()
+        content["known"] = rounded(anytime.curve(known, 0, about.rate).free_energy)
     return content | {"descents": len(anytime.curves), "seconds": sum(curve.seconds for curve in anytime.curves)}
 
 
 def quartiles(curves: list[Curve]) -> dict[str, list[float]]:
     """Median and quartiles of F over plans, every few steps."""
     low, middle, high = np.quantile(np.stack([curve.free_energy[::EVERY] for curve in curves]), (0.25, 0.5, 0.75), 0)
-    return {"low": low.tolist(), "median": middle.tolist(), "high": high.tolist(), "plans": [len(curves)]}
-
-
-def kept_or(path: Path, settings: dict[str, Any], study: Callable[[], dict[str, Any]], say: Say) -> dict[str, Any]:
-    """What a file holds, if it is of the same settings; else the study, which is then written."""
-    content = stored(path, settings)
-    if content is not None:
-        say(f"{path.stem}: finished before with the same settings, kept")
-        return content
-    say(f"{path.stem}: running")
-    return store(path, settings, study())
+    return {"low": rounded(low), "median": rounded(middle), "high": rounded(high), "plans": [len(curves)]}
 
 
 def make_convergence(
-    out: Path, *, quick: bool = False, long: bool = False, console: Console | None = None
+    out: Path, *, quick: bool = False, long: bool = False, fresh: bool = False, console: Console | None = None
 ) -> list[Path]:
     """Run the studies that are not there yet, draw them, and write what becomes of the paper's claims.
 
     :param long: also appendix C by gradient descent, which takes hours.
+    :param fresh: run the studies that the repository keeps, too.
     """
     console = console or Console()
     size = QUICK if quick else FULL
@@ -136,23 +128,20 @@ def make_convergence(
     def say(text: str) -> None:
         console.print(f"convergence | {text}", highlight=False)
 
-    if not quick:
-        say("appendix B takes some forty minutes on one core; a run that was stopped goes on")
+    if fresh and not quick:
+        say(f"appendix B takes {TAKES}; a run that was stopped goes on")
     command = "npro-aif reproduce convergence" + (" --quick" if quick else "") + (" --long" if long else "")
     studies: dict[str, dict[str, Any]] = {}
     for maze in MAZES:
-        studies[maze] = {
-            LABELS[kind]: kept_or(
-                out / f"{maze}-{kind}.json",
-                about,
-                functools.partial(study_maze, maze, kind, size, out / "unfinished" / f"{maze}-{kind}"),
-                say,
-            )
-            for kind in OBJECTIVES
-        }
+        studies[maze] = {}
+        for kind in OBJECTIVES:
+            path, unfinished = out / f"{maze}-{kind}.json", out / "unfinished" / f"{maze}-{kind}"
+            study = functools.partial(study_maze, maze, kind, size, unfinished)
+            content = kept_study(path, about, say, fresh=fresh) or run_study(path, about, study, say)
+            studies[maze][LABELS[kind]] = content
         write_report(out, studies, command, doorkey_convergence.NOTHING)
     shutil.rmtree(out / "unfinished", ignore_errors=True)
-    doorkey = doorkey_convergence.make(out, long=long, say=say, keep=kept_or)
+    doorkey = doorkey_convergence.make(out, long=long, fresh=fresh, say=say)
     table, files = write_report(out, studies, command, doorkey)
     console.print(claims.rich_table(table))
     return files

@@ -1,18 +1,23 @@
 """The rows behind the published tables, kept in the repository: `docs/rows/*.json`, one file for each row.
 
-A reproduction takes them over where their settings are its own, and says so; ``--fresh`` runs them again. An installed
-package has none.
+A reproduction takes them over where their settings are its own, and says so; ``--fresh`` runs them again. So it is with
+the convergence studies in `docs/rows/convergence`. An installed package has none of them.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from npro_aif.experiments.files import same_settings
+import numpy as np
+
+from npro_aif.experiments.files import same_settings, store, stored
 
 FOLDER = Path(__file__).parents[2] / "docs" / "rows"
+STUDIES = FOLDER / "convergence"
+DIGITS = 5  # after the point, of the free energies that are kept
 
 
 def kept_rows(folder: Path = FOLDER) -> dict[str, dict[str, Any]]:
@@ -27,3 +32,37 @@ def kept_row(name: str, settings: dict[str, Any], folder: Path = FOLDER) -> dict
         return None
     row = json.loads(path.read_text())
     return row if same_settings(row["settings"], settings, but=("version",)) else None
+
+
+def kept_study(
+    path: Path, settings: dict[str, Any], say: Callable[[str], None], *, fresh: bool = False
+) -> dict[str, Any] | None:
+    """What a file, or else the repository, holds of a study, if it is of the same settings.
+
+    :param fresh: whatever the repository keeps.
+    """
+    content = stored(path, settings)
+    if content is not None:
+        say(f"{path.stem}: finished before with the same settings, kept")
+        return content
+    content = None if fresh else kept_row(path.stem, settings, STUDIES)
+    if content is not None:
+        say(f"{path.stem}: not run, as the repository keeps it (docs/rows/convergence); --fresh runs it")
+    return content
+
+
+def run_study(
+    path: Path, settings: dict[str, Any], study: Callable[[], dict[str, Any]], say: Callable[[str], None]
+) -> dict[str, Any]:
+    """Run a study and write it."""
+    say(f"{path.stem}: running")
+    return store(path, settings, study())
+
+
+def rounded(values: np.ndarray) -> list[float]:
+    """Numbers for a file that is kept, to as many digits as anybody can see.
+
+    >>> rounded(np.array([1.23456789, 2.0]))
+    [1.23457, 2.0]
+    """
+    return [round(float(value), DIGITS) for value in values]

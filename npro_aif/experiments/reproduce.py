@@ -48,7 +48,7 @@ def reproduce(
     :param episodes: of each row; as many as in the paper by default.
     :param quick: a short version of everything.
     :param long: also what takes hours: DoorKey by the paper's solver.
-    :param fresh: run the rows that the repository keeps, too.
+    :param fresh: run the rows and studies that the repository keeps, too.
     :param executor: whose workers play the episodes of the tables.
     """
     console = console or Console()
@@ -86,7 +86,7 @@ def reproduce(
         elif part == "figures":
             made += make_figures(out / "figures", console=console)
         else:
-            made += make_convergence(out / "convergence", quick=quick, long=long, console=console)
+            made += make_convergence(out / "convergence", quick=quick, long=long, fresh=fresh, console=console)
     console.print("Files:", *(f"  {path}" for path in made), sep="\n")
     return made
 

@@ -46,15 +46,20 @@ class TemporalPosterior(NamedTuple):
         """q(θ, s_0), (S, Θ)."""
         return world.loop.start(jnp.exp(self.parameter) * jnp.exp(self.initial).T)
 
-    def slice(self, world: World, t: Array, before: Array, after: Array | None = None) -> Slice:
+    def slice(
+        self, world: World, t: Array, before: Array, after: Array | None = None, control: Array | None = None
+    ) -> Slice:
         """The slice into which q(θ, s_{t-1}), (S, Θ), flows.
 
         :param after: q(θ, s_t), where it is known already.
+        :param control: log q(u_t|p), (P, U), where a scan over time has it: the gradient of ``self.control[t]`` would
+            be as large as all times at every one.
         """
+        control = self.control[t] if control is None else control
         loop, state = world.loop.at(t), self.state.at(t)
         observation = {name: kernel.at(t) for name, kernel in self.observation.items()}
-        now = flow(loop, self.control[t], state, observation, before, after)
-        return Slice(world, self, t, now, loop, state, observation)
+        now = flow(loop, control, state, observation, before, after)
+        return Slice(world, self, t, control, now, loop, state, observation)
 
     def terms(self, world: World, evaluate: Evaluate) -> Terms:
         """The sum over slices.
@@ -62,12 +67,12 @@ class TemporalPosterior(NamedTuple):
         The gradient recomputes what a slice is made of, but for its costs: to keep it would cost more than to make it.
         """
 
-        def step(before: Array, t: Array) -> tuple[Array, Terms]:
-            now = self.slice(world, t, before)
+        def step(before: Array, t: Array, control: Array) -> tuple[Array, Terms]:
+            now = self.slice(world, t, before, control=control)
             return now.flow.after, evaluate(now)
 
         step = jax.checkpoint(step, prevent_cse=False, policy=jax.checkpoint_policies.save_only_these_names(COSTS))
-        _, terms = scan_horizon(step, self.start(world), self.num_steps, world.horizon)
+        _, terms = scan_horizon(step, self.start(world), world.horizon, self.control)
         return {name: near_sum(values) for name, values in terms.items()}
 
     def priors(self, world: World, priors: Callable[[Slice], EpistemicPriors]) -> EpistemicPriors:
@@ -82,12 +87,12 @@ class TemporalPosterior(NamedTuple):
     def marginals(self, world: World) -> Marginals:
         """All marginals in one forward pass."""
 
-        def step(before: Array, t: Array) -> tuple[Array, Any]:
-            now = self.slice(world, t, before)
+        def step(before: Array, t: Array, control: Array) -> tuple[Array, Any]:
+            now = self.slice(world, t, before, control=control)
             return now.flow.after, (now.control(), *now.loop.states(sum_last(now.flow.after)), now.predicted())
 
         first = self.start(world)
-        last, (control, state, memory, seen) = scan_horizon(step, first, self.num_steps, world.horizon)
+        last, (control, state, memory, seen) = scan_horizon(step, first, world.horizon, self.control)
         beyond = jnp.arange(self.num_steps)[:, None] >= world.horizon
         begin, end = (world.loop.states(sum_last(mass)) for mass in (first, last))
 
@@ -168,6 +173,7 @@ class Slice(NamedTuple):
     world: World
     posterior: TemporalPosterior
     t: Array  # () from 0 on
+    log_policy: Array  # (P, U) log q(u_t|p)
     flow: Flow
     loop: Loop
     kernel: Transition  # q(x_t|x_{t-1},u_t,θ)
@@ -206,10 +212,10 @@ class Slice(NamedTuple):
 
     def plan_prior(self) -> Array:
         prior = self.loop.prior(time_slice(self.world.control, self.t))
-        return near_sum(mul_log(self.flow.seen, relative_entropy(self.posterior.control[self.t], prior).sum(-1)))
+        return near_sum(mul_log(self.flow.seen, relative_entropy(self.log_policy, prior).sum(-1)))
 
     def policy_entropy(self) -> Array:
-        return -near_sum(mul_log(self.flow.mass, self.posterior.control[self.t]))
+        return -near_sum(mul_log(self.flow.mass, self.log_policy))
 
     def control(self) -> Array:
         return self.flow.mass.sum(0)
@@ -241,12 +247,16 @@ class Slice(NamedTuple):
 
 
 def scan_horizon(
-    step: Callable[[Array, Array], tuple[Array, Any]], first: Array, num_steps: int, horizon: Array
+    step: Callable[[Array, Array, Array], tuple[Array, Any]], first: Array, horizon: Array, control: Array
 ) -> tuple[Array, Any]:
-    """Scan over the steps that count; the others cost nothing, keep the carry and yield zeros."""
-    blank = jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), jax.eval_shape(step, first, jnp.zeros((), int))[1])
+    """Scan over the steps that count; the others cost nothing, keep the carry and yield zeros.
 
-    def body(carry: Array, t: Array) -> tuple[Array, Any]:
-        return jax.lax.cond(t < horizon, step, lambda carry, t: (carry, blank), carry, t)
+    :param control: (T, P, U), of which each step has its own (P, U).
+    """
+    like = jax.eval_shape(step, first, jnp.zeros((), int), control[0])[1]
+    blank = jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), like)
 
-    return jax.lax.scan(body, first, jnp.arange(num_steps))
+    def body(carry: Array, now: tuple[Array, Array]) -> tuple[Array, Any]:
+        return jax.lax.cond(now[0] < horizon, step, lambda carry, *_: (carry, blank), carry, *now)
+
+    return jax.lax.scan(body, first, (jnp.arange(len(control)), control))

@@ -16,7 +16,7 @@ from rich.console import Console
 
 import npro_aif as aif
 from npro_aif.envs import TMaze
-from npro_aif.experiments import claims, convergence, doorkey_convergence
+from npro_aif.experiments import claims, convergence, doorkey_convergence, kept
 from npro_aif.experiments.anytime import Anytime, Descent
 from npro_aif.experiments.tasks import make_task
 from npro_aif.guides import SequenceGuide
@@ -133,6 +133,7 @@ def test_studies_are_drawn_from_files_that_are_made_once(tmp_path: Path, monkeyp
         return [path.with_suffix(".png")]
 
     monkeypatch.setattr(convergence, "study_maze", fake)
+    monkeypatch.setattr(kept, "STUDIES", tmp_path / "none")
     monkeypatch.setattr(convergence, "save_figure", save)
     for _ in range(2):
         console = Console(file=io.StringIO(), width=140)
@@ -147,8 +148,27 @@ def test_studies_are_drawn_from_files_that_are_made_once(tmp_path: Path, monkeyp
     assert "took 6 minutes of one core" in page
     convergence.make_convergence(out, quick=False, console=console)
     assert len(calls) == 12  # another size: all again
-    kept = json.loads((out / "tmaze-active.json").read_text())["settings"]
-    assert kept["size"] == json.loads(json.dumps(list(convergence.FULL)))
+    settings = json.loads((out / "tmaze-active.json").read_text())["settings"]
+    assert settings["size"] == json.loads(json.dumps(list(convergence.FULL)))
+
+
+def test_a_study_that_the_repository_keeps_is_taken_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also one of appendix C, which alone is drawn and judged then."""
+    monkeypatch.setattr(kept, "STUDIES", tmp_path / "kept")
+    (tmp_path / "kept").mkdir()
+    case = doorkey_convergence.Case("active", "near goal", "Adam", 3)
+    settings = {"num_steps": 3000, "rate": 0.01, "seed": 42, "version": "0.0.1"}
+    content = {"settings": settings, "steps": [0, 3000], "free_energy": [2.0, 1.0], "seconds": 60.0}
+    (tmp_path / "kept" / f"{case.name}.json").write_text(json.dumps(content))
+    lines: list[str] = []
+    made = doorkey_convergence.make(tmp_path / "out", long=False, say=lines.append)
+    assert made.studies == {case.study: content}
+    assert "35 were not run" in made.note
+    assert "the repository keeps it" in lines[0]
+    outcome = {claim.text: claim.holds for claim in claims.appendix_c(made.studies)}
+    assert outcome["F_active falls: near goal"]
+    assert outcome["F_active rises: tabula rasa"] is None
+    assert kept.kept_study(tmp_path / f"{case.name}.json", settings, lines.append, fresh=True) is None
 
 
 def test_doorkey_conditions_know_more_and_more() -> None:
@@ -167,6 +187,8 @@ def test_doorkey_conditions_know_more_and_more() -> None:
 
 @pytest.mark.slow
 def test_a_descent_of_appendix_c() -> None:
-    found = doorkey_convergence.study("active", "near goal", "Adafactor", 3, num_steps=5)
-    assert len(found["free_energy"]) == 6
-    assert np.isfinite(found["free_energy"]).all()
+    case = doorkey_convergence.Case("active", "near goal", "Adafactor", 3)
+    descent = doorkey_convergence.study(case, num_steps=15)
+    assert descent["steps"] == [0, 10, 15]
+    assert len(descent["free_energy"]) == 3
+    assert np.isfinite(descent["free_energy"]).all()
