@@ -131,7 +131,7 @@ def main() -> None:
     parser.add_argument("--first", type=int, default=2000)
     parser.add_argument("--count", type=int, default=200)
     parser.add_argument("--evidence", choices=("joint", "sites"), default="joint")
-    parser.add_argument("--unvisited", choices=("free", "prior"), default="free")
+    parser.add_argument("--unvisited", choices=("free", "prior"), default=doorkey.UNVISITED)
     parser.add_argument("--setting", type=setting_of, nargs="+", default=[Setting()])
     arguments = parser.parse_args()
     seeds = range(arguments.first, arguments.first + arguments.count)

@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from matplotlib.figure import Figure
 from rich.console import Console
 
-from npro_aif.experiments import figures, kept, reproduce
+from npro_aif.experiments import convergence, doorkey_convergence, figures, kept, reproduce
 from npro_aif.experiments.rows import EPISODES, TABLES, Row
 
 ROOT = Path(__file__).parents[2]
@@ -68,6 +69,20 @@ def test_the_results_are_what_the_rows_say() -> None:
     script = runpy.run_path(str(ROOT / "docs" / "results.py"), run_name="results")
     page = (ROOT / "docs" / "results.md").read_text()
     assert script["refreshed"](page) == page, "run `python docs/results.py`"
+
+
+def test_the_page_of_the_appendices_is_what_the_studies_say(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def save(figure: Figure, path: Path) -> list[Path]:
+        return [path.with_suffix(".png")]
+
+    monkeypatch.setattr(convergence, "study_maze", None)  # whoever runs one fails
+    for module in (convergence, doorkey_convergence):
+        monkeypatch.setattr(module, "save_figure", save)
+    files = convergence.make_convergence(tmp_path / "convergence", console=Console(file=io.StringIO()))
+    page = (ROOT / "docs" / "convergence.md").read_text()
+    assert (tmp_path / "convergence.md").read_text() == page
+    pictures = {file.name for file in files if file.suffix == ".png"}
+    assert pictures == {path.name for path in (ROOT / "docs" / "convergence").glob("*.png")}
 
 
 FIGURES = ROOT / "docs" / "rows" / "figures"
