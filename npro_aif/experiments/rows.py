@@ -286,7 +286,7 @@ TABLES: dict[str, TableOfRows] = {
             ),
             Block(
                 "paper's setting, closed form",
-                f"{DOORKEY_PAPER}; {COORDINATE}",
+                f"{DOORKEY_PAPER}; {COORDINATE}, eight sweeps at most",
                 make_rows(
                     "table3",
                     "doorkey",

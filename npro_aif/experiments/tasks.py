@@ -178,7 +178,9 @@ def _paper_doorkey(size: int | None, preference: str | None) -> Task:
         raise SettingsError(f"preference: found {preference!r} with --paper, expected 'terminal' (the paper's)")
     task = _doorkey(size or 8, "terminal")
     settings = paper_doorkey(size or 8)._asdict()
-    return task._replace(sweeps=CoordinateSolver(), max_parameters=None, product=True, **settings)
+    # F_active hardly ever settles in this setting (its costs are held): without a bound it takes 200 sweeps a plan.
+    sweeps = CoordinateSolver(max_sweeps=doorkey.SWEEPS)
+    return task._replace(sweeps=sweeps, max_parameters=None, product=True, **settings)
 
 
 def _with_deadline(task: Task, max_steps: int) -> Task:
