@@ -31,7 +31,7 @@ from npro_aif.experiments.rows import LABELS, OBJECTIVES
 from npro_aif.models import reactivity_maze, tmaze
 
 EVERY = 10  # steps between two looks
-TAKES = "some forty minutes on one core"
+TAKES = "some twelve minutes on one core"
 
 
 class Size(NamedTuple):
