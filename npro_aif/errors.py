@@ -2,7 +2,13 @@
 
 
 class ModelError(ValueError):
-    """A program that is not a planning model: the message names the site and says what to write."""
+    """A program that is not a planning model: the message names the site and says what to write.
+
+    >>> import npro_aif as aif
+    >>> aif.update_belief(lambda belief, horizon: None, aif.Belief(state=[1.0]), None, None)
+    Traceback (most recent call last):
+    npro_aif.errors.ModelError: ...
+    """
 
 
 class GuideError(ValueError):
