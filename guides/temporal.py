@@ -147,8 +147,8 @@ class TemporalGuide(TableGuide):
             x, shown = join(values, signature.state), loop.shown(join(values, signature.visible))
             seen = {}
             for site in signature.observation:
-                given = theta, loop.sight(x, u)
-                outcome = _draw_from(posterior.observation[site.name].at(t), given, (site,), t + 1)
+                condition = theta, loop.sight(x, u)
+                outcome = _draw_from(posterior.observation[site.name].at(t), condition, (site,), t + 1)
                 seen[site.name] = outcome[site.name], site.size
             memory = loop.next_memory(memory, shown, u, seen)
 

@@ -73,7 +73,7 @@ def windy_grid(
     wind: Any = None
     if table is None:
         every = winds(strengths)
-        next_cell = jnp.asarray(np.stack([transitions(each) for each in every]))
+        next_cell = jnp.asarray(np.stack([transitions(wind) for wind in every]))
         wind = aif.parameter("wind", dist.Categorical(probs=belief.parameter), labels=_labels(every))
         row = belief.state[wind]
     at = aif.state("cell", dist.Categorical(probs=row))

@@ -174,10 +174,10 @@ def each(function: Callable[..., Any], out_axis: int, *laid: Laid) -> Any:
     shards = _WHOLE.get()
     if shards is None:
         return function(*(array for array, _ in laid))
-    own = jax.shard_map(
+    mapped = jax.shard_map(
         function, mesh=shards.mesh, in_specs=_specs(shards, laid), out_specs=shards.spec(out_axis), check_vma=False
     )
-    return own(*(array for array, _ in laid))
+    return mapped(*(array for array, _ in laid))
 
 
 def _specs(shards: Shards, laid: tuple[Laid, ...]) -> tuple[PartitionSpec, ...]:

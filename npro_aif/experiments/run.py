@@ -11,7 +11,7 @@ from typing import Any
 from rich.console import Console
 
 import npro_aif
-from npro_aif.acting.distributed import Kept, Workers
+from npro_aif.acting.distributed import Store, Workers
 from npro_aif.acting.episodes import Acting
 from npro_aif.acting.solutions import compiling, write, write_text
 from npro_aif.experiments.agents import (
@@ -79,10 +79,10 @@ def run(
         )
     check_settings(task, settings)
     about = describe(task, settings, size, preference)
-    kept = None if folder is None else Kept(folder.absolute(), result_settings(task, settings, size, preference))
+    store = None if folder is None else Store(folder.absolute(), result_settings(task, settings, size, preference))
     seeds = range(settings.seed, settings.seed + episodes)
     try:
-        played = Played(functools.partial(make_players, name, options, settings), seeds, kept, executor)
+        played = Played(functools.partial(make_players, name, options, settings), seeds, store, executor)
     except ValueError as error:
         raise SettingsError(f"resume: {error}") from error
     console.print(" ".join(f"[bold]{key}[/] {value}" for key, value in about.items() if value is not None))

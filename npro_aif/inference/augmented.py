@@ -83,8 +83,8 @@ def _temporal_factors(
         if set(log.observation) != set(seen):  # all sites as one
             row = jnp.argmax(world.theta == jnp.asarray(theta)[..., None], axis=-1)
             seen = {"y": _joint_outcome(now, seen, row, now.loop.sight(x, u))}
-        told = [table[context, seen[name]] for name, table in log.observation.items()]
-        numpyro.factor(f"epistemic_y_{t}", sum(told, start=jnp.zeros(())))
+        log_priors = [table[context, seen[name]] for name, table in log.observation.items()]
+        numpyro.factor(f"epistemic_y_{t}", sum(log_priors, start=jnp.zeros(())))
         before = now.flow.after
 
 

@@ -297,8 +297,8 @@ def _memory_factors(world: World, num_steps: int) -> Factors:
 
     def one_hot(table: Array, axes: list[list[tuple[str, int]]], t: int) -> None:
         """A table of contents whose axes are groups of sites (or 1) as a factor with the new memory's sites last."""
-        kept = [sites for sites, size in zip(axes, table.shape, strict=True) if size > 1]
-        groups = [*kept, named("memory", t)]
+        involved = [sites for sites, size in zip(axes, table.shape, strict=True) if size > 1]
+        groups = [*involved, named("memory", t)]
         flat = [site for group in groups for site in group]
         hot = safe_log(jax.nn.one_hot(table.squeeze(), signature.num_memories))
         names = {i - len(flat): name for i, (name, _) in enumerate(flat)}

@@ -57,8 +57,10 @@ class Objective(ELBO):
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """Take back the closed form where a class puts F together in its own way and does not claim one."""
         super().__init_subclass__(**kwargs)
-        own = vars(cls)
-        if "closed_form" not in own and any(name in own for name in ("combine", "evaluate", "terms", "free_energy")):
+        attributes = vars(cls)
+        if "closed_form" not in attributes and any(
+            name in attributes for name in ("combine", "evaluate", "terms", "free_energy")
+        ):
             cls.closed_form = False
 
     @property
@@ -142,9 +144,9 @@ class Objective(ELBO):
         """F of the guide with the parameters ``param_map``; the key is not used."""
         if self.epistemic and self.gradient == "fixed":  # costs that are held say nothing of other beliefs
             args, kwargs = jax.tree.map(_held, (args, kwargs))
-        own = getattr(guide, "world_and_posterior", None)  # a table guide knows a faster way
-        if own is not None:
-            return self.free_energy(*own(model, param_map, *args, **kwargs))
+        tables_of = getattr(guide, "world_and_posterior", None)  # a table guide knows a faster way
+        if tables_of is not None:
+            return self.free_energy(*tables_of(model, param_map, *args, **kwargs))
         return self.free_energy(*generic_posterior(model, guide, param_map, *args, **kwargs))
 
     def loss_with_mutable_state(

@@ -230,15 +230,17 @@ class Slice(NamedTuple):
     def predicted(self) -> dict[str, Array]:
         """q(y_t) of each site, (Y,)."""
         labels, observed = self.world.labels, self.loop.observed(self.flow.arrived).T
-        told = {} if labels is None else labels.predict(self.flow.arrived)
-        return {name: told[name] if name in told else k.predict(observed) for name, k in self.observation.items()}
+        by_label = {} if labels is None else labels.predict(self.flow.arrived)
+        return {
+            name: by_label[name] if name in by_label else k.predict(observed) for name, k in self.observation.items()
+        }
 
     def evidence(self, *, joint: bool) -> dict[str, Evidence]:
         kernels, labels = self.observation, self.world.labels
         if labels is not None and not (joint and any(kernel.learnable for kernel in kernels.values())):
             others = {name: kernel for name, kernel in kernels.items() if kernel.learnable}
-            told = labels.evidence(self.flow.arrived, joint=joint)
-            return told | each_evidence(others, lambda kernel: self.loop.evidence(kernel, self.flow.arrived))
+            by_label = labels.evidence(self.flow.arrived, joint=joint)
+            return by_label | each_evidence(others, lambda kernel: self.loop.evidence(kernel, self.flow.arrived))
         if joint and len(kernels) > 1:
             certain = None if self.world.certain is None else self.world.certain.at(self.t)
             together = joint_emission(certain, kernels)

@@ -68,8 +68,8 @@ def decisions(
         controls, seen, first = map(np.asarray, filter_inputs(Filter(program.base), records))
     if controls.ndim != 2:
         raise ValueError(f"controls: found shape {controls.shape}, expected (N, T)")
-    known = is_concrete(belief) and (not program.perceives_numbers or is_concrete(program.fixed.numbers))
-    if known:  # also inside a NumPyro program: beliefs do not depend on what is fitted
+    has_numbers = is_concrete(belief) and (not program.perceives_numbers or is_concrete(program.fixed.numbers))
+    if has_numbers:  # also inside a NumPyro program: beliefs do not depend on what is fitted
         with eval_context():
             beliefs = _beliefs(program.base)(program.base.fixed, belief, controls, seen, first)
         beliefs = jax.tree.map(np.asarray, beliefs)
@@ -86,11 +86,11 @@ def decisions(
                 continue
             if ahead[t] < 1:
                 raise ValueError(f"max_steps: found {max_steps}, expected at least {t + 1}: the length of an episode")
-            if known:
-                own: Any = tuple(np.round(table[n, t], DIGITS).tobytes() for table in beliefs)
+            if has_numbers:
+                belief_name: Any = tuple(np.round(table[n, t], DIGITS).tobytes() for table in beliefs)
             else:
-                own = first[n].tobytes(), row[:t].tobytes(), seen[n, :t].tobytes()
-            name = own, ahead[t], t if elapsed else 0
+                belief_name = first[n].tobytes(), row[:t].tobytes(), seen[n, :t].tobytes()
+            name = belief_name, ahead[t], t if elapsed else 0
             if name not in places:
                 places[name] = len(places)
                 chosen.append((n, t))
@@ -160,7 +160,7 @@ def behaviour(
         data = decisions(planner.model, belief, data, horizon=ahead, max_steps=max_steps)
     costs = first_costs_of(planner, data.belief, data.horizon, elapsed=data.elapsed)  # (B, U)
     log = jax.nn.log_softmax(choice_logits(costs, precision))
-    done = jnp.asarray(data.counts) > 0
-    value = jnp.where(done, data.counts * jnp.where(done, log, 0.0), 0.0).sum()
+    chosen = jnp.asarray(data.counts) > 0
+    value = jnp.where(chosen, data.counts * jnp.where(chosen, log, 0.0), 0.0).sum()
     numpyro.factor(name, value)
     return value

@@ -56,9 +56,9 @@ class Records(NamedTuple):
                     raise ValueError(f"{what}: found '{name}', expected some of the sites {list(sites)}")
                 _check_range(f"{what} '{name}'", table, sites[name].size)
         by_site = self.controls if isinstance(self.controls, Mapping) else {"": self.controls}
-        own = {site.name: site.size for site in signature.control} | {"": signature.num_controls}
+        sizes = {site.name: site.size for site in signature.control} | {"": signature.num_controls}
         for name, table in by_site.items():
-            _check_range(f"controls '{name}'" if name else "controls", table, own.get(name, 1))
+            _check_range(f"controls '{name}'" if name else "controls", table, sizes.get(name, 1))
         controls = self.flat_controls(signature)
         shape = jnp.shape(controls)
         if not shape:
@@ -126,8 +126,8 @@ def records_of(episodes: Sequence[Episode], signature: Signature) -> Records:
             return {}
         if not isinstance(observation, Mapping):
             observation = {sites[0].name: observation}
-        known = {site.name for site in sites}
-        return {name: int(value) for name, value in observation.items() if name in known}
+        names = {site.name for site in sites}
+        return {name: int(value) for name, value in observation.items() if name in names}
 
     for i, episode in enumerate(episodes):
         if len(episode.observations) != episode.steps + 1:

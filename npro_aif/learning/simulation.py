@@ -65,10 +65,10 @@ def simulate(
     check_belief(belief, program.signature)
     check_belief(belief if truth is None else truth, program.signature, "truth")
     shape = num_episodes, num_steps
-    given = jnp.full(shape, UNMOVED) if controls is None else jnp.broadcast_to(jnp.asarray(arrays(controls)), shape)
+    moves = jnp.full(shape, UNMOVED) if controls is None else jnp.broadcast_to(jnp.asarray(arrays(controls)), shape)
     draw = _draws_of(program.base, policy, controls is not None, look)
     keys = jax.random.split(rng_key, num_episodes)
-    drawn = draw(program.fixed, belief, belief if truth is None else truth, numbers, given, keys)
+    drawn = draw(program.fixed, belief, belief if truth is None else truth, numbers, moves, keys)
     return jax.tree.map(np.asarray, drawn)
 
 
@@ -86,24 +86,24 @@ def _draws_of(program: Program, policy: Policy | None, controlled: bool, look: b
         first = jnp.full(len(sites), UNSEEN)
         if look:
             first = _seen(look_key, world, sites, theta, x, jnp.asarray(UNMOVED))
-        known = follow.begin(world, first)
+        tracked = follow.begin(world, first)
 
         def step(carry: tuple[Array, Tracked], inputs: tuple[Array, Array, Array]) -> Any:
-            (x, known), (t, control, key) = carry, inputs
-            here = follow.world(fixed, world, known, t)
+            (x, tracked), (t, control, key) = carry, inputs
+            here = follow.world(fixed, world, tracked, t)
             control_key, move_key, look_key = jax.random.split(key, 3)
             if policy is not None:
-                control = jax.random.categorical(control_key, safe_log(policy(known.belief(), t, *numbers)))
+                control = jax.random.categorical(control_key, safe_log(policy(tracked.belief(), t, *numbers)))
             elif not controlled:
                 prior = time_slice(here.control, 0)
                 control = jax.random.categorical(control_key, prior[jnp.where(len(prior) == 1, 0, x)])
             x = _outcome(move_key, here.state.at(0), theta, x, control)
             seen = _seen(look_key, here, sites, theta, x, control)
-            known = follow.filter.follow(here, known, control, seen)
-            return (x, known), (control, x, seen)
+            tracked = follow.filter.follow(here, tracked, control, seen)
+            return (x, tracked), (control, x, seen)
 
         inputs = jnp.arange(len(controls)), controls, jax.random.split(key, len(controls))
-        _, (done, states, seen) = jax.lax.scan(step, (x, known), inputs)
+        _, (done, states, seen) = jax.lax.scan(step, (x, tracked), inputs)
         states = split(jnp.append(x, states), signature.state)
         return Records(
             controls=done,

@@ -79,10 +79,10 @@ def _branch(
     parts = layer.branches(support, weight, control)
     later = []
     for i in np.argsort(-parts.prob, kind="stable"):
-        own = slice(parts.start[i], parts.start[i + 1])
+        members = slice(parts.start[i], parts.start[i + 1])
         if parts.prob[i] * probability <= LEAST:
             continue
-        values = steps.seen(t, int(parts.support[own][0]), control, layer.outcomes(int(parts.outcome[i]))[1])
+        values = steps.seen(t, int(parts.support[members][0]), control, layer.outcomes(int(parts.outcome[i]))[1])
         labels = {site.name: site.label(value) for site, value in zip(steps.sites, values, strict=True)}
         then = contingency.follow(place, values)
         later.append(
@@ -94,8 +94,8 @@ def _branch(
                 then,
                 labels,
                 probability * float(parts.prob[i]),
-                parts.support[own],
-                parts.weight[own],
+                parts.support[members],
+                parts.weight[members],
             )
         )
     doing = {label_of(steps.signature.control, control): 1.0}

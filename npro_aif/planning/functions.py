@@ -289,8 +289,8 @@ class Functions:
             every = jnp.arange(self.program.signature.num_parameters)
             now = Support(every, every >= 0) if support is None else support
             params = realign(params, self.tables, Support(warm.theta, warm.valid), now)
-        kept = {name: values for name, values in params.items() if values.shape == blank.params[name].shape}
-        return WarmStart(blank.params | kept, jnp.asarray(True))
+        fitting = {name: values for name, values in params.items() if values.shape == blank.params[name].shape}
+        return WarmStart(blank.params | fitting, jnp.asarray(True))
 
     def _blank_start(self, size: int) -> WarmStart:
         """Tables of the right shapes for ``size`` parameters: those of the example, whose other axes are the same."""

@@ -118,8 +118,8 @@ class Plan(NamedTuple):
             return first_costs(objective, world, posterior)
         guide, num_steps = self.origin.guide, self.origin.program.num_steps
         params, frozen = held((self.params, world))
-        own: Any = guide.posterior(frozen, params, num_steps)
-        value = control_cost(frozen, with_numbers(objective, held(numbers_of(objective))), own)
+        frozen_posterior: Any = guide.posterior(frozen, params, num_steps)
+        value = control_cost(frozen, with_numbers(objective, held(numbers_of(objective))), frozen_posterior)
         return attached_cost(value, world, objective, guide, params, num_steps)
 
     @property

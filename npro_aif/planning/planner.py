@@ -275,8 +275,8 @@ class Planner(Portable):
             return belief
         if isinstance(belief, ShardedBelief):
             raise ValueError("max_parameters: found it with a belief that is laid over devices, expected None")
-        kept = np.apply_along_axis(thin, -1, np.asarray(belief.parameter), self.max_parameters)
-        return Belief(jnp.asarray(kept), belief.state)
+        thinned = np.apply_along_axis(thin, -1, np.asarray(belief.parameter), self.max_parameters)
+        return Belief(jnp.asarray(thinned), belief.state)
 
     def program(self, belief: Belief, horizon: int | None = None) -> Program:
         """The program behind the plans, as it was read."""
@@ -342,8 +342,8 @@ def default_solver(guide: TableGuide, objective: Objective) -> Any:
     """The closed form where there is one, and otherwise gradient steps."""
     if guide.recalls:
         return SearchSolver()
-    held = objective.gradient == "fixed" or not objective.epistemic
-    closed = guide.closed_form and objective.closed_form and (held or objective.descends)
+    constant_costs = objective.gradient == "fixed" or not objective.epistemic
+    closed = guide.closed_form and objective.closed_form and (constant_costs or objective.descends)
     return CoordinateSolver() if closed else SVISolver(optax.adam(0.05))
 
 

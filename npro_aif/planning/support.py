@@ -86,9 +86,9 @@ def thin(parameter: np.ndarray, count: int) -> np.ndarray:
     if len(possible) <= count:
         return parameter
     score = np.log(parameter[possible]) + np.random.default_rng(0).gumbel(size=len(parameter))[possible]
-    kept = possible[np.argsort(-score, kind="stable")[:count]]
+    chosen = possible[np.argsort(-score, kind="stable")[:count]]
     thinned = np.zeros_like(parameter)
-    thinned[kept] = parameter[kept] / parameter[kept].sum()
+    thinned[chosen] = parameter[chosen] / parameter[chosen].sum()
     return thinned
 
 

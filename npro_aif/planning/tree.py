@@ -35,8 +35,8 @@ class Branch(NamedTuple):
         """The tree as rows: what is seen (only what changed), probability, control, belief."""
         shown = {k: v for k, v in self.seen.items() if changed is None or changed.get(k) != v} or self.seen
         text = ", ".join(f"{name}={label}" for name, label in shown.items()) or "start"
-        own = text, f"{self.probability:.3f}", _mixture(self.control), _beliefs(self.believed)
-        rows: list[tuple[str, ...]] = [own]
+        line = text, f"{self.probability:.3f}", _mixture(self.control), _beliefs(self.believed)
+        rows: list[tuple[str, ...]] = [line]
         for i, branch in enumerate(self.branches):
             last = i == len(self.branches) - 1
             first, *rest = branch.lines(self.seen)

@@ -40,14 +40,14 @@ def realign(
 ) -> dict[str, Array]:
     """Logits over some parameters as logits over others; zero (the model) where one is new."""
     order = np.argsort(np.asarray(before.theta), kind="stable")  # the valid one of equals comes first
-    known = np.asarray(before.theta)[order]
-    place = np.minimum(np.searchsorted(known, np.asarray(after.theta)), len(known) - 1)
-    same = known[place] == np.asarray(after.theta)
+    ordered = np.asarray(before.theta)[order]
+    place = np.minimum(np.searchsorted(ordered, np.asarray(after.theta)), len(ordered) - 1)
+    same = ordered[place] == np.asarray(after.theta)
 
     def rows(values: Array, axis: int | None) -> Array:
         if axis is None:
             return values
-        kept = same.reshape((-1,) + (1,) * (values.ndim - axis - 1))
-        return jnp.asarray(np.where(kept, np.take(np.asarray(values), order[place], axis), 0.0))
+        mask = same.reshape((-1,) + (1,) * (values.ndim - axis - 1))
+        return jnp.asarray(np.where(mask, np.take(np.asarray(values), order[place], axis), 0.0))
 
     return {name: rows(values, tables[name].axis("parameter")) for name, values in params.items()}

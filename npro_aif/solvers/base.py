@@ -42,17 +42,17 @@ class SolverInfo(NamedTuple):
         >>> SolverInfo(50, False, 0).explain()  # type: ignore[arg-type]
         'Not settled after 50 iterations: make more of them, or more starts.'
         """
-        made, change = int(self.iterations), float(self.change)
-        left = "" if math.isnan(change) else f" (last change {change:.0e})"
+        count, change = int(self.iterations), float(self.change)
+        suffix = "" if math.isnan(change) else f" (last change {change:.0e})"
         if bool(self.converged):
-            words = f"Settled after {made} iterations{left}."
+            words = f"Settled after {count} iterations{suffix}."
         elif int(self.cycle) > 0:
             words = (
-                f"Not settled after {made} iterations{left}: they came back to the same posteriors every "
+                f"Not settled after {count} iterations{suffix}: they came back to the same posteriors every "
                 f"{int(self.cycle)}, and the one with the lowest F was kept."
             )
         else:
-            words = f"Not settled after {made} iterations{left}: make more of them, or more starts."
+            words = f"Not settled after {count} iterations{suffix}: make more of them, or more starts."
         if int(self.starts) > 1:
             words += f" {int(self.agreed)} of {int(self.starts)} starts ended at this F."
         return words

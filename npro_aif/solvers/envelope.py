@@ -34,10 +34,10 @@ def with_numbers(objective: Objective, numbers: dict[str, Array]) -> Objective:
     """The objective with other numbers for these settings."""
     if not numbers:
         return objective
-    own = copy.copy(objective)
+    copied = copy.copy(objective)
     for name, value in numbers.items():
-        object.__setattr__(own, name, value)  # it is frozen
-    return own
+        object.__setattr__(copied, name, value)  # it is frozen
+    return copied
 
 
 def held(tree: Any) -> Any:
@@ -81,8 +81,8 @@ def cost_fault(objective: Objective, guide: TableGuide, world: World) -> str | N
 
 
 def _learned(guide: TableGuide, world: World) -> tuple[str, ...]:
-    own = getattr(guide, "learned", None)  # other guides learn everything
-    return ("everything",) if own is None else tuple(own(world))
+    learned = getattr(guide, "learned", None)  # other guides learn everything
+    return ("everything",) if learned is None else tuple(learned(world))
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0,))

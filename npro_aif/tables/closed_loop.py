@@ -125,8 +125,8 @@ class ClosedLoop:
         sure = jnp.ones((self.num_states, 1), before.dtype)
 
         def moved(u: int) -> Array:
-            own = kernel.given(u)
-            return jax.vmap(lambda weight: own.push(weight, sure))(mass * probs[:, :, u, None])
+            rows = kernel.given(u)
+            return jax.vmap(lambda weight: rows.push(weight, sure))(mass * probs[:, :, u, None])
 
         return self._flat(jnp.stack([moved(u) for u in range(self.num_controls)], axis=2))
 
@@ -273,15 +273,15 @@ class ClosedLoop:
         mass = self._hypotheses(arrived)  # (V', M, U*, H, Θ)
         weight = jnp.moveaxis(mass, (1, 3, 4), (0, 1, 2))  # (M, H, Θ, V', U*)
         weight = weight.reshape(self.num_memories, -1, self.num_visible * self.num_controls)
-        own = kernel.grouped(self.members, self.num_controls, arrived.shape[-1])  # (H·Θ|1, V'·U*, Y)
-        told = jax.vmap(own.evidence)(weight)
+        grouped = kernel.grouped(self.members, self.num_controls, arrived.shape[-1])  # (H·Θ|1, V'·U*, Y)
+        evidence = jax.vmap(grouped.evidence)(weight)
 
         def by_context(table: Array) -> Array:
             """(M, V'·U*, …) → (V'·M·U*, …)."""
             table = table.reshape(self.num_memories, self.num_visible, self.num_controls, *table.shape[2:])
             return jnp.moveaxis(table, 0, 1).reshape(-1, *table.shape[3:])
 
-        return jax.tree.map(by_context, told)
+        return jax.tree.map(by_context, evidence)
 
 
 def _places(rows: Array) -> Array | tuple[Array, Array]:

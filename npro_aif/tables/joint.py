@@ -82,12 +82,12 @@ def each_evidence(kernels: Mapping[str, Emission], evidence: Callable[[Emission]
     for name, kernel in kernels.items():
         leaves, structure = jax.tree.flatten(kernel)
         alike.setdefault((structure, tuple((leaf.shape, leaf.dtype) for leaf in leaves)), []).append(name)
-    told: dict[str, Evidence] = {}
+    results: dict[str, Evidence] = {}
     for names in alike.values():
         if len(names) == 1:
-            told[names[0]] = evidence(kernels[names[0]])
+            results[names[0]] = evidence(kernels[names[0]])
             continue
         stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *(kernels[name] for name in names))
         together = jax.vmap(evidence)(stacked)
-        told |= {name: Evidence(*(table[i] for table in together)) for i, name in enumerate(names)}
-    return {name: told[name] for name in kernels}
+        results |= {name: Evidence(*(table[i] for table in together)) for i, name in enumerate(names)}
+    return {name: results[name] for name in kernels}

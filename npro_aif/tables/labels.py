@@ -56,9 +56,9 @@ class Labels:
         return mass if shown is None else jnp.einsum("xl,xlk->xk", mass, shown, precision=jax.lax.Precision.HIGHEST)
 
     def _by_rows(self, label: Array, shown: Array | None, weight: Array) -> Array:
-        given: tuple[Laid, ...] = () if shown is None else ((shown, None),)
+        extra: tuple[Laid, ...] = () if shown is None else ((shown, None),)
         num_labels = self.shown.shape[1]
-        return summed(lambda *own: live.label_sums(*own, size=num_labels), (label, 1), (weight, 1), *given, loops=True)
+        return summed(lambda *own: live.label_sums(*own, size=num_labels), (label, 1), (weight, 1), *extra, loops=True)
 
 
 def find_labels(

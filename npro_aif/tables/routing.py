@@ -186,9 +186,9 @@ class Rows:
         here = weight[place % len(weight)]
         parts = [sum_last(jnp.where(group == g, here, 0.0)) for g in range(len(self.target))]
         log = [log_share(part, sum_last(here)) for part in parts]
-        own = sum(jnp.where(group == g, log[g][:, None], 0.0) for g in range(len(self.target)))
+        shares = sum(jnp.where(group == g, log[g][:, None], 0.0) for g in range(len(self.target)))
         surprises = jnp.zeros((self.target.shape[1] * len(weight), weight.shape[1]), weight.dtype)
-        return -surprises.at[place].set(own, mode=INSIDE).reshape(-1, *weight.shape)
+        return -surprises.at[place].set(shares, mode=INSIDE).reshape(-1, *weight.shape)
 
 
 def blocks(num_controls: int) -> list[slice]:

@@ -22,8 +22,8 @@ BOUND = 50.0  # nats: what is held impossible and happens all the same surprises
 
 def surprise(kernel: Transition, weight: Array) -> Array:
     """Σ_x' p(x'|x,u,θ) (−log m(x'|x,u)) under the weight q(θ,x), (X, Θ): (U|1, X, Θ|1)."""
-    own = getattr(kernel, "surprise", None)
-    return derivative(kernel.spread, weight) if own is None else own(weight)
+    method = getattr(kernel, "surprise", None)
+    return derivative(kernel.spread, weight) if method is None else method(weight)
 
 
 def derivative(spread: Callable[[Array], Array], weight: Array) -> Array:

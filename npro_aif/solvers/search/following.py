@@ -83,21 +83,21 @@ class Follower:
         """The control of each row, by the rule of its place; the graph gets it too."""
         control = np.zeros(len(rows.place), np.int64)
         for number, rule in enumerate(RULES):
-            own = np.flatnonzero(rows.rule == number)
-            if not len(own):
+            members = np.flatnonzero(rows.rule == number)
+            if not len(members):
                 continue
-            of_class = self.game.class_of[rows.support[own]]
-            order = np.lexsort((of_class, rows.place[own]))
-            place, of_class = rows.place[own][order], of_class[order]
+            of_class = self.game.class_of[rows.support[members]]
+            order = np.lexsort((of_class, rows.place[members]))
+            place, of_class = rows.place[members][order], of_class[order]
             distinct = np.flatnonzero(np.append(True, (place[1:] != place[:-1]) | (of_class[1:] != of_class[:-1])))
-            weight = np.add.reduceat(rows.mass[own][order], distinct)
+            weight = np.add.reduceat(rows.mass[members][order], distinct)
             place, first = place[distinct], starts(place[distinct])
             chosen = rule_controls(
                 self.game.layer(left), self.game.value(left - 1), of_class[distinct], weight, first, rule
             )
             for at, one in zip(place[first].tolist(), chosen.tolist(), strict=True):
                 self.graph.controls[at] = one
-            control[own] = chosen[np.searchsorted(place[first], rows.place[own])]
+            control[members] = chosen[np.searchsorted(place[first], rows.place[members])]
         return control
 
     def _places(self, place: np.ndarray, seen: np.ndarray, shown: np.ndarray) -> np.ndarray:

@@ -163,8 +163,8 @@ class Game:
 
     def _finish(self) -> None:
         """Let new classes into the tables, and into the bound."""
-        known = self.layers[0].size if self.layers else 0
-        member = self.members[known:]
+        count = self.layers[0].size if self.layers else 0
+        member = self.members[count:]
         fresh = each(lambda table: table[member], self.steps)
         ahead = {id(step.to): self.class_of[step.to] for step in fresh}
         fresh = [step._replace(to=ahead[id(step.to)]) for step in fresh]
@@ -178,7 +178,7 @@ class Game:
         self.certain_moves = all(layer.step.chance is None for layer in self.layers)
         self.certain = all(layer.certain for layer in self.layers)
         for left, column in enumerate(self._values):
-            column.add(self._backed(left, slice(known, None)))
+            column.add(self._backed(left, slice(count, None)))
 
     # --- Bounds ---
 
@@ -239,7 +239,7 @@ class Game:
         self, support: np.ndarray, weight: np.ndarray, left: int, lead: tuple[np.ndarray, np.ndarray]
     ) -> tuple[float, tuple[int, ...]]:
         total, controls = 0.0, []
-        own = lead[0] is support
+        is_lead = lead[0] is support
         for steps in range(left, 0, -1):
             layer = self.layer(steps)
             cost = layer.costs(support, weight)
@@ -248,7 +248,7 @@ class Game:
             total += float(cost[control])
             controls.append(control)
             support, weight = layer.move(support, weight, control)
-            lead = (support, weight) if own else layer.move(*lead, control)
+            lead = (support, weight) if is_lead else layer.move(*lead, control)
         return total, tuple(controls)
 
 

@@ -89,11 +89,11 @@ class StepTables:
 
 def each(function: Any, steps: list[Step]) -> list[Step]:
     """A function of every array of steps, once for those that are shared."""
-    known: dict[int, Any] = {}
+    results: dict[int, Any] = {}
 
     def once(leaf: Any) -> Any:
-        if id(leaf) not in known:
-            known[id(leaf)] = function(leaf)
-        return known[id(leaf)]
+        if id(leaf) not in results:
+            results[id(leaf)] = function(leaf)
+        return results[id(leaf)]
 
     return [jax.tree.map(once, step) for step in steps]

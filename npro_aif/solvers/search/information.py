@@ -87,10 +87,10 @@ class Information:
         self, key: bytes, support: np.ndarray, weight: np.ndarray, place: float
     ) -> tuple[InformationState, float]:
         """The same by the bytes of the support, and by the projection of the weights."""
-        known = self._known.get(key)
-        if known is None:
-            known = self._known[key] = [], []
-        places, states = known
+        entry = self._known.get(key)
+        if entry is None:
+            entry = self._known[key] = [], []
+        places, states = entry
         margin = 2 * self.tolerance * place
         for i in range(bisect.bisect_left(places, place - margin), len(places)):
             if places[i] > place + margin:

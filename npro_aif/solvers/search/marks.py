@@ -39,8 +39,8 @@ class Marks:
         return self._known[key]
 
     def _marks(self, belief: Belief, horizon: int, elapsed: Any) -> list[bytes]:
-        known = belief if self.program.looks_at_numbers else None
-        tables = self._tables(self.program.at(elapsed), known, jnp.asarray(horizon), self.program.sample)
+        given_belief = belief if self.program.looks_at_numbers else None
+        tables = self._tables(self.program.at(elapsed), given_belief, jnp.asarray(horizon), self.program.sample)
         numbers = [np.asarray(table) for table in tables]
         same = hashlib.blake2b(digest_size=16)  # of what is the same at all times, and may be large
         for table in numbers:
@@ -58,25 +58,25 @@ class Marks:
     def _varying(self, fixed: Fixed, belief: Belief | None, horizon: Array, theta: Array | None) -> list[Array]:
         """Every table (T|1, …) that is evaluated anew or differs from time to time."""
         world = self.program.bind(fixed, belief, horizon, theta)
-        kept = fixed.tables
-        tables = [world.control] if _varies(kept.control, world.control) else []
-        if kept.state is None or world.state.num_times > 1:
+        frozen = fixed.tables
+        tables = [world.control] if _varies(frozen.control, world.control) else []
+        if frozen.state is None or world.state.num_times > 1:
             tables.append(_moves(world.state, world))
         for field in ("observation", "sensor"):
             for name, kernel in getattr(world, field).items():
-                if getattr(kept, field)[name] is None or kernel.num_times > 1:
+                if getattr(frozen, field)[name] is None or kernel.num_times > 1:
                     tables.append(_sights(kernel))
         for name, table in world.preference.items():
-            if _varies(kept.preference[name], table):
+            if _varies(frozen.preference[name], table):
                 tables.append(table)
         for name, several in world.observation_preference.items():
-            pairs = zip(kept.observation_preference[name], several, strict=True)
+            pairs = zip(frozen.observation_preference[name], several, strict=True)
             tables += [table for own, table in pairs if _varies(own, table)]
         return tables
 
 
-def _varies(kept: Array | None, table: Array) -> bool:
-    return kept is None or len(table) > 1
+def _varies(frozen: Array | None, table: Array) -> bool:
+    return frozen is None or len(table) > 1
 
 
 def _sights(kernel: Emission) -> Array:

@@ -65,24 +65,24 @@ class Replayer:
             position, place = self._completed(root) if control == BLINDLY else (root, self._node_place(root, control))
             first.append((share, place))
             for memory in np.unique(contents):
-                own = contents == memory
-                self._put(frontier, place, position, int(memory), support[own], share * weight[own])
+                mask = contents == memory
+                self._put(frontier, place, position, int(memory), support[mask], share * weight[mask])
         rows = self._entered(Followed.none())
         for t in range(self.horizon):
             self._occupy(t, frontier, rows)
             frontier = self._step(t, frontier)
             rows = self._entered(self.follow(t, rows))
         self._occupy(self.horizon, frontier, rows)
-        found, graph = self.marginals, self.graph
+        tables, graph = self.marginals, self.graph
         return Replay(
-            Contingency(tuple(first), tuple(graph.controls), tuple(graph.after), found.sites),
-            found.control,
-            found.policy(),
-            found.state,
-            found.memory,
-            found.observation,
-            found.effort - found.cost,
-            found.effort,
+            Contingency(tuple(first), tuple(graph.controls), tuple(graph.after), tables.sites),
+            tables.control,
+            tables.policy(),
+            tables.state,
+            tables.memory,
+            tables.observation,
+            tables.effort - tables.cost,
+            tables.effort,
         )
 
     # --- Places ---
@@ -186,18 +186,18 @@ class Replayer:
         branches = layer.branches(support, mass, control)
         ends = branches.start.tolist()
         for i, prob in enumerate(branches.prob.tolist()):
-            own, weight = (column[ends[i] : ends[i + 1]] for column in (branches.support, branches.weight))
-            seen = self._seen(layer, int(branches.outcome[i]), int(own[0]), control)
+            members, weight = (column[ends[i] : ends[i + 1]] for column in (branches.support, branches.weight))
+            seen = self._seen(layer, int(branches.outcome[i]), int(members[0]), control)
             if matters:
                 sight = layer.sight(int(branches.outcome[i]))
                 then = self._planned(position, sight) if isinstance(position, Vector) else self._place(kids[sight])
                 after[place][seen] = then[1]  # type: ignore[index]
             else:
                 then = self._rest(t, place, position)
-            contents = self.marginals.next_memories(t, memory, own, control, seen)
+            contents = self.marginals.next_memories(t, memory, members, control, seen)
             for content in np.unique(contents):
                 same = contents == content
-                self._put(ahead, then[1], then[0], int(content), own[same], prob * weight[same])
+                self._put(ahead, then[1], then[0], int(content), members[same], prob * weight[same])
 
     def _kids(self, node: Node, control: int) -> dict[tuple[int, ...], Node]:
         """Where a control leads, by what is seen."""

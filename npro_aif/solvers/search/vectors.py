@@ -117,7 +117,7 @@ class Vectors:
         order = np.argsort(self.group, kind="stable")
         self.members = np.split(order, np.cumsum(np.bincount(self.group))[:-1])
         self.place = np.empty(self.size, np.intp)  # of each class in its group
-        self.place[order] = np.concatenate([np.arange(len(own)) for own in self.members])
+        self.place[order] = np.concatenate([np.arange(len(group)) for group in self.members])
         self._sets: dict[tuple[int, int], VectorSet] = {}
         self._blind: list[np.ndarray] = [np.zeros((self.size, game.layers[0].num_controls))]  # by steps left, (C, U)
         self._ways: dict[tuple[int, int, int], _Way] = {}
@@ -134,9 +134,9 @@ class Vectors:
     def plans(self, left: int, group: int) -> VectorSet:
         """The plans of a group, at first every control done to the end."""
         if (left, group) not in self._sets:
-            own = self._sets[left, group] = VectorSet(group, len(self.members[group]))
+            plans = self._sets[left, group] = VectorSet(group, len(self.members[group]))
             for control, costs in enumerate(self._blindly(left)[self.members[group]].T):
-                own.add(Vector(left, control, 0), costs)
+                plans.add(Vector(left, control, 0), costs)
         return self._sets[left, group]
 
     def _blindly(self, left: int) -> np.ndarray:
