@@ -89,7 +89,7 @@ def _temporal_factors(
 
 
 def _joint_outcome(now: Slice, seen: Mapping[str, Array], theta: Array, sight: Array) -> Array:
-    """The index of what was seen at all sites among their joint outcomes (npro_aif.tables.joint)."""
+    """The index of the outcomes of all sites among their joint outcomes (npro_aif.tables.joint)."""
     outcome: Any = 0
     for name, kernel in now.observation.items():
         if kernel.learnable:

@@ -1,7 +1,7 @@
-"""Fitting an agent to what it did: its beliefs are filtered on the way, and each choice counts with its probability.
+"""Fitting an agent to what it did: its beliefs are filtered, and each choice counts with its probability.
 
-Equal beliefs with equally many steps to go are one decision: it is planned once, and how often each control was chosen
-there is all that matters.
+Equal beliefs with the same number of steps to go are one decision, which is planned once; only how often each control
+was chosen there matters.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ DIGITS = 6  # beliefs that agree to so many digits are one
 
 
 class Decisions(NamedTuple):
-    """What was decided, from which beliefs; padded with decisions that nobody made."""
+    """The decisions of some episodes and the beliefs behind them, padded with decisions that have no counts."""
 
     belief: Belief  # (B, Θ) and (B, Θ, X)
-    horizon: Any  # (B,) how many steps were looked ahead
-    elapsed: Any  # (B,) how many steps had passed
+    horizon: Any  # (B,) the number of steps looked ahead
+    elapsed: Any  # (B,) the number of steps that had passed
     counts: Any  # (B, U) how often each control was chosen
 
 
@@ -49,11 +49,11 @@ def decisions(
     max_steps: int | None = None,
     size: int | None = None,
 ) -> Decisions:
-    """The decisions in recorded episodes, each belief once.
+    """The decisions in recorded episodes, with each belief once.
 
     :param model: the world as the agent knows it, with which its beliefs are filtered.
-    :param belief: what the agent believes before the first control (and before the first look).
-    :param data: as of :func:`npro_aif.episodes`.
+    :param belief: the agent's belief before the first control (and before the first look).
+    :param data: recorded episodes, as for :func:`npro_aif.episodes`.
     :param horizon: how many steps the agent looks ahead.
     :param max_steps: how long an episode lasts; the horizon is never longer than the steps that are left.
     :param size: pad to this many decisions, so that several data sets compile once; the next power of two by default.
@@ -69,7 +69,7 @@ def decisions(
     if controls.ndim != 2:
         raise ValueError(f"controls: found shape {controls.shape}, expected (N, T)")
     has_numbers = is_concrete(belief) and (not program.perceives_numbers or is_concrete(program.fixed.numbers))
-    if has_numbers:  # also inside a NumPyro program: beliefs do not depend on what is fitted
+    if has_numbers:  # also inside a NumPyro program: the beliefs do not depend on fitted numbers
         with eval_context():
             beliefs = _beliefs(program.base)(program.base.fixed, belief, controls, seen, first)
         beliefs = jax.tree.map(np.asarray, beliefs)
@@ -77,7 +77,7 @@ def decisions(
         beliefs = _beliefs(program.base)(program.fixed, belief, controls, seen, first)
     ahead = [horizon if max_steps is None else min(horizon, max_steps - t) for t in range(controls.shape[1])]
     places: dict[Any, int] = {}
-    chosen: list[tuple[int, int]] = []  # where each decision was met first
+    chosen: list[tuple[int, int]] = []  # the episode and step where each decision occurs first
     counts: list[np.ndarray] = []
     elapsed = program.takes_elapsed
     for n, row in enumerate(controls):
@@ -130,14 +130,14 @@ def behaviour(
     horizon: int | None = None,
     max_steps: int | None = None,
 ) -> Array:
-    """Condition a NumPyro program on what an agent did: a factor with log p(u) of its choices; returns it, ().
+    """Condition a NumPyro program on what an agent did: add a factor with log p(u) of its choices, and return it, ().
 
-    At every step the agent chooses by :class:`Choice` from what it believes then.
+    At every step the agent chooses by :class:`Choice` from its belief at that time.
 
-    :param planner: how the agent plans; with what is to be fitted (preferences in its model, weights in its objective).
-    :param belief: what the agent believes before the first control (and before the first look).
-    :param data: :class:`Decisions`; or :class:`Records`, or episodes, of which they are made.
-    :param precision: how surely it takes the best control.
+    :param planner: how the agent plans; its model or objective holds the numbers to fit (preferences, weights).
+    :param belief: the agent's belief before the first control (and before the first look).
+    :param data: :class:`Decisions`; or :class:`Records` or episodes, from which they are made.
+    :param precision: how surely the agent takes the best control.
     :param horizon: how many steps it looks ahead, the planner's largest by default.
     :param max_steps: how long an episode lasts; the horizon is never longer than the steps that are left.
 

@@ -1,7 +1,7 @@
 """From draws to plans: posterior draws of continuous numbers become a discrete parameter, the index of the draw.
 
-A plan under parameter uncertainty, with novelty about what the draws differ in, is then an ordinary plan: the tables of
-all draws are evaluated at once and lie side by side on the axis of the parameters.
+A plan under parameter uncertainty, with novelty about the differences between draws, is then an ordinary plan: the
+tables of all draws are evaluated at once and lie side by side on the axis of the parameters.
 """
 
 from __future__ import annotations
@@ -89,14 +89,14 @@ class Drawn:
         self.model(jax.tree.map(lambda table: table[draw], beliefs), **settings, **numbers)
 
     def belief(self, belief: Belief, weights: Array | None = None) -> Belief:
-        """A belief of the model as one of the draws too, which are equally likely unless they have weights, (D,)."""
+        """A belief over (draw, parameter) from one over parameters; draws have equal weights, (D,), by default."""
         count = self.num_draws
         weights = jnp.full(count, 1 / count) if weights is None else jnp.asarray(weights)
         joint = weights[:, None] * jnp.asarray(belief.parameter)
         return Belief(joint.reshape(-1), jnp.tile(jnp.asarray(belief.state), (count, 1)))
 
     def weights(self, belief: Belief) -> Array:
-        """What a belief says of the draws, (D,)."""
+        """The probability of each draw in a belief, (D,)."""
         return _weights(belief, self.num_draws)
 
     def read_program(self, belief: Belief, horizon: int) -> Program:
@@ -108,13 +108,13 @@ class Drawn:
 
 
 def with_draws(model: Callable[..., Any], draws: Mapping[str, Any], num: int | None = None) -> Drawn:
-    """A model with an argument, or several, of which there are posterior draws: which one is right is a parameter.
+    """A model whose arguments have posterior draws, with the index of the right draw as a further parameter.
 
-    Its beliefs have (draw, parameter) in place of the parameter, the draw slowest: ``drawn.belief(belief)`` makes one.
+    Its beliefs run over (draw, parameter), with the draw slowest; ``drawn.belief(belief)`` makes one.
 
     :param model: a program with the draws' names among its keyword arguments.
     :param draws: by argument, (S, …), as ``mcmc.get_samples()`` has them.
-    :param num: how many of them to take, evenly spaced; all by default.
+    :param num: the number of draws to use, evenly spaced; all by default.
 
     >>> import npro_aif as aif
     >>> from npro_aif.models.tmaze import SOUTH, initial_belief, tmaze
@@ -213,10 +213,10 @@ class DrawnProgram(Program):
             return self.inner.bind(fixed._replace(numbers=numbers), part, horizon)
 
         worlds = jax.vmap(world_of)(fixed.numbers, _by_draw(belief, count))
-        shared = fixed.tables  # what no draw changes
+        shared = fixed.tables  # tables that are the same for all draws
 
         def side_by_side(table: Array, same: Any) -> Array:
-            """(D, T|1, Θ|1, …) → (T|1, D·Θ, …), or with one row where nothing differs."""
+            """(D, T|1, Θ|1, …) → (T|1, D·Θ, …), or with one row where no row differs."""
             if same is not None and table.shape[2] == 1:
                 return table[0]
             table = jnp.broadcast_to(table, (*table.shape[:2], num_parameters, *table.shape[3:]))
@@ -224,7 +224,7 @@ class DrawnProgram(Program):
             return table.reshape(table.shape[0], count * num_parameters, *table.shape[3:])
 
         def kernel(table: Any, same: Any) -> Any:
-            """A kernel's own tables; what was worked out of them is worked out again."""
+            """A kernel from its basic tables; the tables derived from them are computed again."""
             fields = {
                 field.name: side_by_side(value, same) if isinstance(value, Array) else value
                 for field in dataclasses.fields(table)

@@ -20,13 +20,18 @@ from npro_aif.program.signature import Signature, flat_index
 
 
 class Records(NamedTuple):
-    """Episodes; N is left out where there is only one."""
+    """Recorded episodes; a single episode has no axis N.
 
-    controls: Any  # (N, T) flat, or a dict by site; −1 where nothing was done: that step does not count
+    >>> records = Records(np.array([[2, 0]]), {"cue": np.array([[1, -1]])})  # South, North; the cue was seen once
+    >>> records.num_episodes
+    1
+    """
+
+    controls: Any  # (N, T) flat, or a dict by site; a step with −1 does not count
     observations: Any  # by site, (N, T), after each control; −1 where nothing was observed
     first: Any = None  # by site, (N,), before the first control
     lengths: Any = None  # (N,) how many steps count; all by default
-    truth: Any = None  # by site, what nobody observed where it is known: parameters (N,), states (N, T+1)
+    truth: Any = None  # by site, the unobserved values where they are known: parameters (N,), states (N, T+1)
 
     @property
     def num_episodes(self) -> int:
@@ -39,7 +44,7 @@ class Records(NamedTuple):
         return control_index(self.controls, signature)
 
     def check(self, signature: Signature) -> None:
-        """Refuse what does not fit a program, as far as numbers are known."""
+        """Refuse records that do not fit a program, as far as their numbers are known."""
         sites = {site.name: site for site in signature.observation + signature.sensor}
         observations, first = self.observations, self.first
         if len(sites) == 1:

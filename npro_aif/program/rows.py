@@ -15,8 +15,8 @@ from npro_aif.errors import ModelError
 from npro_aif.numerics import is_concrete, safe_log
 from npro_aif.tables.sparse import merge_entries
 
-# A correct float32 row sums to one up to this tolerance. Its rows are divided by their sum, as the error would otherwise
-# grow from step to step.
+# A correct float32 row sums to one up to this tolerance. Rows are divided by their sum, as the error would otherwise
+# grow with every step.
 ROUNDING = 2e-6
 SOUND = np.float32(1), np.float32(1), np.float32(0)  # the faults of rows that have none
 

@@ -1,6 +1,6 @@
-"""The loop of a policy that sees visible states and what it remembers: moves, observations and memories in their order.
+"""The loop of a policy that sees visible states and memories: moves, observations and memories in their order.
 
-:mod:`npro_aif.tables.loop` says what rows, classes, arrivals and contexts are.
+:mod:`npro_aif.tables.loop` defines rows, classes, arrivals and contexts.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class ClosedLoop:
     first: Array  # (X,) the memory's first content
     update: Array  # (T|1, M, X'|1, U*|1, Y) f, Y over the sites that it reads; without T after at(t)
     num_memories: int
-    num_controls: int  # U*: how many controls are told apart after the move; 1 where nothing reads them
+    num_controls: int  # U*: how many controls are distinguished after the move; 1 where nothing reads them
     read: tuple[str, ...]  # the observation sites that the memory reads
 
     closed = True
@@ -285,7 +285,7 @@ class ClosedLoop:
 
 
 def _places(rows: Array) -> Array | tuple[Array, Array]:
-    """Where in a table (S, Θ) something is that lies in these rows (…, Θ|1): whole rows where θ has no say."""
+    """The index into a table (S, Θ) of entries in these rows (…, Θ|1); of whole rows if they do not depend on θ."""
     return rows[..., 0] if rows.shape[-1] == 1 else (rows, jnp.arange(rows.shape[-1]))
 
 

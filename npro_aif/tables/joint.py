@@ -1,7 +1,7 @@
-"""Several observation sites: as one, as what they tell together is not the sum of what each tells, or each by itself.
+"""Several observation sites as one, because their joint information is not the sum of their separate ones.
 
-Certain sites are relabelled, at each thing that is seen, by which hypotheses they tell apart: at most as many labels as
-there are hypotheses, however many outcomes the sites have together. The others are multiplied out.
+Certain sites get labels, at each visible state, by the hypotheses that they tell apart: there are at most as many
+labels as hypotheses, however many joint outcomes the sites have. Uncertain sites are multiplied out.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def joint_emission(certain: Emission | None, kernels: Mapping[str, Emission]) ->
 
 
 def each_evidence(kernels: Mapping[str, Emission], evidence: Callable[[Emission], Evidence]) -> dict[str, Evidence]:
-    """What each site tells by itself; sites whose tables look the same go together, as every one would be compiled."""
+    """The information of each site by itself; sites with tables of one shape go together, which compiles once."""
     alike: dict[Any, list[str]] = {}
     for name, kernel in kernels.items():
         leaves, structure = jax.tree.flatten(kernel)
