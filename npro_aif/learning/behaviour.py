@@ -57,6 +57,12 @@ def decisions(
     :param horizon: how many steps the agent looks ahead.
     :param max_steps: how long an episode lasts; the horizon is never longer than the steps that are left.
     :param size: pad to this many decisions, so that several data sets compile once; the next power of two by default.
+
+    >>> from npro_aif.models.tmaze import initial_belief, tmaze
+    >>> data = {"controls": np.array([[2, 0], [2, 0]]), "observations": {"cue": np.array([[1, -1], [1, -1]])}}
+    >>> choices = decisions(tmaze, initial_belief(), data, horizon=2)  # South, then North, in both episodes
+    >>> choices.counts.tolist(), choices.belief.parameter.tolist()
+    ([[0.0, 0.0, 2.0, 0.0], [2.0, 0.0, 0.0, 0.0]], [[0.5, 0.5], [0.0, 1.0]])
     """
     records = as_records(data, model, belief)
     program = program_of(model, belief, 1)

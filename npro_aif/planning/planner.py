@@ -56,6 +56,12 @@ class Planner(Portable):
         too many. The plan's ``belief`` is the thinned one.
     :param mesh: devices over which the parameters of a plan, or the rows of a batch, are laid (docs/scale.md); plans
         are the same.
+
+    >>> from npro_aif.models.tmaze import CONTROLS, initial_belief, tmaze
+    >>> planner = Planner(tmaze, solver=CoordinateSolver(restarts=1), max_horizon=2)
+    >>> plan = planner(jax.random.key(0), initial_belief(), horizon=2)
+    >>> CONTROLS[plan.best_control()]
+    'South'
     """
 
     transient = ("_functions",)
