@@ -29,7 +29,7 @@ class Marks:
         self._tables: Callable[..., list[Array]] = jax.jit(self._varying)
         self._known: dict[
             tuple[int, int], list[bytes]
-        ] = {}  # by horizon and elapsed steps, where beliefs do not matter
+        ] = {}  # where beliefs do not matter: by horizon and elapsed steps
 
     def __call__(self, belief: Belief, horizon: int, elapsed: Any = 0) -> list[bytes]:
         """A mark for each step, the last one first: equal marks, equal steps."""
