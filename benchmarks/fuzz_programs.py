@@ -63,7 +63,7 @@ class Case(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """What came of it."""
+    """The outcome of a case."""
 
     kind: str  # "right", "refused", "wrong" or "crashed"
     text: str
@@ -109,7 +109,7 @@ def cases(family: str | None = None) -> list[Case]:
     return made
 
 
-# --- What plain NumPyro says ---
+# --- The program under plain NumPyro ---
 
 
 class Sums(NamedTuple):

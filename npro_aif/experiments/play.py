@@ -1,4 +1,4 @@
-"""The episodes of a run or of a row of a table: played here or by workers, with what they took so far."""
+"""The episodes of a run or of a row of a table: played here or by workers, with the effort so far."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from npro_aif.solvers.search import Certificate
 
 
 class Played:
-    """Episodes that are under way; iterating over it plays them, in the order in which they end.
+    """Episodes in progress; iterating over the object plays them and yields them in the order in which they end.
 
     :param recipe: makes the environments and the agent.
     :param store: the folder to continue from, which keeps solved problems (and the blocks of workers).
@@ -83,7 +83,7 @@ def play(
     store: Store | None = None,
     executor: Executor | Workers | None = None,
 ) -> dict[str, Any]:
-    """Play the episodes of a row and summarise them; those that are one stream of draws are played here in any case."""
+    """Play the episodes of a row and summarise them; episodes of one stream of draws are always played here."""
     task, _ = row_task(row)
     seeds = range(row.settings.seed, row.settings.seed + episodes)
     played = Played(functools.partial(row_recipe, row), seeds, store, None if task.sequential else executor)

@@ -1,8 +1,8 @@
 """The command ``npro-aif reproduce``: the paper's tables, figures and convergence studies with our numbers.
 
-Every row of a table is one JSON file, written when the row is finished; a further run takes over the rows whose
-settings are the same, so that a run that was stopped goes on where it was. So are rows that the repository keeps
-(:mod:`npro_aif.experiments.kept`), unless ``--fresh`` is asked for.
+Every row of a table is one JSON file, written when the row is finished. A further run uses the rows with the same
+settings, so that a run that was stopped continues where it was. Rows that the repository keeps
+(:mod:`npro_aif.experiments.kept`) are used in the same way, except with ``--fresh``.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def make_table(
     fresh: bool = False,
     executor: Executor | Workers | None = None,
 ) -> list[Path]:
-    """Run the rows of a table that are not there yet, print it, and write it in every form."""
+    """Run the missing rows of a table, print it, and write it in every form."""
     count = episodes or (QUICK_EPISODES if quick else EPISODES)[table.name]
     results: dict[str, dict[str, Any]] = {}
     rows = [(block.title, quick_row(row) if quick else row) for block in table.blocks for row in block.rows]
@@ -139,7 +139,7 @@ def make_row(
     fresh: bool = False,
     executor: Executor | Workers | None = None,
 ) -> tuple[dict[str, Any], str]:
-    """The content of a row's file, and in a few words how it came about.
+    """The content of a row's file, and in a few words where it comes from.
 
     :param long: run it even if it takes hours.
     :param fresh: run it even if the repository keeps it.
@@ -183,7 +183,7 @@ def row_settings(task: Task, row: Row, episodes: int) -> dict[str, Any]:
 
 
 def _kept(folder: Path, settings: dict[str, Any]) -> Store:
-    """The decisions of a row that was stopped, or none if it was another."""
+    """The decisions of a row that was stopped, or none if they belong to other settings."""
     try:
         Solutions(folder, settings)
     except ValueError:
