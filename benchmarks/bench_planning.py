@@ -97,8 +97,8 @@ def layouts(count: int) -> aif.Belief:
     """A DoorKey belief on ``count`` layouts, with the agent on any cell that they leave free."""
     belief = doorkey.initial_belief(8)
     possible = np.flatnonzero(np.asarray(belief.parameter) > 0)
-    kept = np.random.default_rng(0).choice(possible, count, replace=False)
-    return belief._replace(parameter=jnp.zeros(len(belief.parameter)).at[kept].set(1 / count))
+    chosen = np.random.default_rng(0).choice(possible, count, replace=False)
+    return belief._replace(parameter=jnp.zeros(len(belief.parameter)).at[chosen].set(1 / count))
 
 
 def grid(repeats: int) -> list[Row]:

@@ -86,8 +86,8 @@ def hand_loss(tables: HandTables, params: dict[str, Array], objective: Objective
     crossed = (qx_u * tables.log_x).sum(1)
     qx = qu @ qx_u
     q_theta = qy.sum(1)  # q(θ|x)
-    told = (qy * (log_qy - tables.log_y)).sum((1, 2)) - (q_theta * tables.goal).sum(1)
-    total = qu @ (log_qu - tables.log_u - entropy - crossed) + qx @ told
+    cost = (qy * (log_qy - tables.log_y)).sum((1, 2)) - (q_theta * tables.goal).sum(1)
+    total = qu @ (log_qu - tables.log_u - entropy - crossed) + qx @ cost
     if objective.correction:
         total += policy_entropy(tables, qu, qx_u)
     if objective.epistemic:

@@ -362,7 +362,7 @@ def report(name: str, outcomes: list[Outcome], counts: tuple[int, ...] = COUNTS)
     lines = []
     for count in counts:
         gaps = values[:, :count].min(1) - np.array([o.best for o in outcomes])
-        kept = np.array(
+        mask = np.array(
             [
                 row[int(lowest(jnp.asarray(own[:count]), jnp.asarray(row[:count]))[0])]
                 for own, row in zip(values, settled, strict=True)
@@ -370,7 +370,7 @@ def report(name: str, outcomes: list[Outcome], counts: tuple[int, ...] = COUNTS)
         )
         lines.append(
             f"{name}, {count:2d} starts: above in {(gaps > ABOVE).mean():6.1%}, by {gaps.mean():.4f} on average "
-            f"(at most {gaps.max():.3f}); not settled {(~kept).sum()} of {len(kept)}"
+            f"(at most {gaps.max():.3f}); not settled {(~mask).sum()} of {len(mask)}"
         )
     rise = max(o.rise for o in outcomes)
     lines.append(f"{name}: {settled.mean():.1%} of all {settled.size} starts settled; F rose by {rise:.0e} at most")

@@ -120,10 +120,10 @@ class Decider:
         )
         if result is None:
             return None
-        belief, made = result
+        belief, scores_or_plan = result
         if not whole:
-            return Decision(belief, np.asarray(made), None)
-        plan: Any = made
+            return Decision(belief, np.asarray(scores_or_plan), None)
+        plan: Any = scores_or_plan
         return Decision(belief, self._scores(plan), trim(plan, horizon))
 
     def _scores(self, plan: Plan) -> np.ndarray:

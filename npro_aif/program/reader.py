@@ -175,8 +175,10 @@ class Reader(Messenger):
             table = fix_outcome(table, int(np.prod(shape)), tuple(fixed), shape)
         all_labels = tuple(tuple(labels[n]) if n in labels else None for n in names)
         initial = kind == "state"
-        batch, kept = jnp.shape(probs)[:-1], tuple(fixed) if is_given else ()
-        self._record(Draw(kind, names, shape, all_labels, initial, table.log, None, table.faults, batch, fixed=kept))
+        batch, fixed_values = jnp.shape(probs)[:-1], tuple(fixed) if is_given else ()
+        self._record(
+            Draw(kind, names, shape, all_labels, initial, table.log, None, table.faults, batch, fixed=fixed_values)
+        )
         return values
 
     def _rollout(self, step: Callable[[Any, Any], Any], carry: Any, horizon: Any) -> Any:

@@ -178,17 +178,17 @@ class CoordinateSolver:
         state = jax.lax.while_loop(
             lambda state: ~state.done, lambda state: self._body(sweep, state), self._begin(sweep, first)
         )
-        made, change, cycle, _ = state.progress
+        count, change, cycle, _ = state.progress
         best = state.best
         posterior = sweep.whole(best.posterior)
         converged = (change <= self.tol) & is_normalized(best.posterior)
-        terms, value, last = best.terms, best.free_energy, jnp.minimum(made + 1, self.max_sweeps)
+        terms, value, last = best.terms, best.free_energy, jnp.minimum(count + 1, self.max_sweeps)
         if leaves_trace(sweep):
             terms = problem.objective.terms(world, posterior)
-            value, last = jnp.stack(list(terms.values())).sum(), jnp.where(converged, made, last)
+            value, last = jnp.stack(list(terms.values())).sum(), jnp.where(converged, count, last)
         looked = jnp.arange(self.max_sweeps + 1) < last
         history = jnp.where(looked, state.history + (value - best.free_energy), value)
-        info = SolverInfo(made, converged, jnp.where(converged, 0, cycle), change)
+        info = SolverInfo(count, converged, jnp.where(converged, 0, cycle), change)
         return Solution(posterior, history, terms, info, guide.params_of(world, posterior))
 
     def _only(self, sweep: Sweep, problem: Problem) -> Solution:
@@ -242,27 +242,27 @@ class CoordinateSolver:
     def _ended(self, state: Sweeping) -> Sweeping:
         """Stop at a posterior that reproduced itself; its F and terms are computed after the loop."""
         settled = ~state.done & (state.progress.change <= self.tol)
-        kept = jax.tree.map(lambda old, new: jnp.where(settled, new, old), state.best.posterior, state.posterior)
-        return state._replace(best=state.best._replace(posterior=kept), done=state.done | settled)
+        posterior = jax.tree.map(lambda old, new: jnp.where(settled, new, old), state.best.posterior, state.posterior)
+        return state._replace(best=state.best._replace(posterior=posterior), done=state.done | settled)
 
     def _move(self, sweep: Sweep, state: Sweeping, seen: Forward) -> Sweeping:
         """The backward pass: at first without epistemic costs, and with damped ones once a cycle was met."""
         lead = self.lead if sweep.objective.epistemic else 0
-        made, _, cycle, since = state.progress
+        count, _, cycle, since = state.progress
         share = jnp.where(cycle > 0, DAMPING ** (1 + since // CALM), 1.0)
-        share = jnp.where(made > lead, share, jnp.where(made == lead, 1.0, 0.0))
+        share = jnp.where(count > lead, share, jnp.where(count == lead, 1.0, 0.0))
         costs = jax.tree.map(lambda old, new: old + share * (new - old), state.costs, seen.costs)
         step = Exact(sweep.objective.correction)
         posterior, _ = sweep.backward(state.posterior, seen.mass, sweep.held(costs), step)
         gap = apart(costs, seen.costs)
         if sweep.learns_state:  # learned states follow from the policy and the costs, and move only with these
-            gap = jnp.maximum(gap, jnp.where(made == 0, jnp.inf, apart(costs, state.costs)))
+            gap = jnp.maximum(gap, jnp.where(count == 0, jnp.inf, apart(costs, state.costs)))
         change = jnp.maximum(distance(posterior, state.posterior), gap)
         mark = fingerprint(posterior, costs)
-        period = _period(state.prints, mark, made - lead, self.tol)
+        period = _period(state.prints, mark, count - lead, self.tol)
         cycle = jnp.where((cycle == 0) & (change > self.tol), period, cycle)
         return state._replace(
-            progress=Progress(made + 1, change, cycle, jnp.where(cycle > 0, since + 1, 0)),
+            progress=Progress(count + 1, change, cycle, jnp.where(cycle > 0, since + 1, 0)),
             posterior=posterior,
             costs=costs,
             prints=jnp.roll(state.prints, 1).at[0].set(mark),
