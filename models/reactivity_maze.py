@@ -1,4 +1,4 @@
-"""The Reactivity Maze as a NumPyro program with two state sites: a location, and a knob that says how surely moves work.
+"""The Reactivity Maze as a NumPyro program with two state sites: a location, and a knob that sets how surely it moves.
 
 Locations 0–4 are for navigation, 5 is an absorbing safe sink and 6 the cue, which tells θ, the right goal.
 """

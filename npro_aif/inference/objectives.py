@@ -115,12 +115,12 @@ class Objective(ELBO):
         return self.combine(part, costs)
 
     def terms(self, world: World, posterior: Posterior) -> Terms:
-        """The free energy's terms, which sum to F.
+        """The free energy's terms, which sum to F; w is ``weight`` times the weight of the single prior.
 
-        - ``risk``: −E_q[log p̂], and for Active −weight · E_q[H[q(x|u)]] with it, so that it is the
+        - ``risk``: −E_q[log p̂], for Active − w_entropy · E_q[H[q(x|u)]] with it: for a weight of one this is the
           expected log q(x|u)/p̂(x);
-        - ``ambiguity``: weight · E_q[H[q(y|x,θ)]] (Active);
-        - ``novelty``: −weight · E_q[KL[q(θ|y,x) ‖ q(θ|x)]] (Active; negative: information lowers F);
+        - ``ambiguity``: w_ambiguity · E_q[H[q(y|x,θ)]] (Active);
+        - ``novelty``: −w_novelty · E_q[KL[q(θ|y,x) ‖ q(θ|x)]] (Active; negative: information lowers F);
         - ``complexity``: E_q[log q(y,x,θ|u) − log p(y,x,θ|u)];
         - ``plan_prior``: E_q[log q(u) − log p(u)];
         - ``correction``: Σ_t H[q(u_t|x_{t-1})] (Planning, and Active with the planning correction);
