@@ -1,4 +1,4 @@
-"""Fixtures: float64 where a test asks for it, and only there; fast compilation but where something runs for long."""
+"""Fixtures: float64 for the tests that ask for it; fast compilation, except for tests that run for long."""
 
 import atexit
 import gc
@@ -14,8 +14,8 @@ os.environ["XLA_FLAGS"] = " ".join(
     (os.environ.get("XLA_FLAGS", ""), "--xla_cpu_use_fusion_emitters=false", "--xla_cpu_parallel_codegen_split_count=1")
 ).strip()
 
-# What one test compiled serves the others of this run, in every worker: a fifth of the time. The first process to come
-# here is the one that starts the workers, so the folder is its own.
+# Code that one test compiled serves the others of this run, in every worker, which takes a fifth of the time. The first
+# process to come here is the one that starts the workers, so the folder belongs to it.
 if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
     os.environ["JAX_COMPILATION_CACHE_DIR"] = tempfile.mkdtemp(prefix="npro-aif-tests-")
     os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
@@ -25,15 +25,15 @@ if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
 import jax
 import pytest
 
-# What JAX traces and keeps are millions of small objects, which nearly never are garbage: look through them seldom.
+# JAX keeps millions of small traced objects that are almost never garbage, so collect garbage seldom.
 gc.set_threshold(200_000, 50, 100)
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Compile without optimisations, the examples of docstrings too: a third of the time where little is run.
+    """Compile without optimisations, also in docstrings: it takes a third of the time where little is run.
 
-    But for what is marked: ``slow``, or ``optimised``, as its time goes into running.
+    Tests that are marked ``slow`` or ``optimised`` are excepted, as their time goes into running.
     """
     marks = {mark.name for mark in item.iter_markers()}
     jax.config.update("jax_disable_most_optimizations", not marks & {"slow", "optimised"})

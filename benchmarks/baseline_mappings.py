@@ -44,8 +44,8 @@ class Listening(ReferenceAgent):
         joint = np.asarray(self.belief.parameter)[:, None] * np.asarray(self.belief.state)
         joint = joint * (levels == observation[LEVEL])
         parameter = joint.sum(1)
-        kept = np.where(parameter > 0, parameter, 1.0)[:, None]
-        state = np.where(parameter[:, None] > 0, joint / kept, np.asarray(self.belief.state))
+        scale = np.where(parameter > 0, parameter, 1.0)[:, None]
+        state = np.where(parameter[:, None] > 0, joint / scale, np.asarray(self.belief.state))
         self.belief = aif.Belief(jnp.asarray(parameter / parameter.sum()), jnp.asarray(state))
 
 

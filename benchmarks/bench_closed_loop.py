@@ -1,7 +1,7 @@
 """Seconds a plan with a memory: the T-maze beside the memoryless one, and a world of 100 places and 20 contents.
 
-Everything runs on one core after a warm-up; a time is the lowest of some repeats, and the first call's surplus is shown
-apart as compile seconds.
+Everything runs on one core after a warm-up; a time is the lowest of some repeats, and the extra time of the first call
+is shown separately as compile seconds.
 
     python benchmarks/bench_closed_loop.py
 """

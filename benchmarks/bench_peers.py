@@ -1,9 +1,9 @@
 """Seconds a decision, seconds of compiling, success: our coordinate solver against pymdp's two methods on both mazes.
 
-Every row runs in a process of its own, the same environment and seeds, one decision at a time and nothing remembered
-between them; a decision is perception and planning. pymdp stands there twice: its methods called as in its README, and
-with jax.jit put around them, as our tables run it (pymdp has none around most of them). Rows that run out of memory
-or take longer than a minute for a decision (or than --patience for setting up) say so.
+Every row runs in a process of its own, with the same environment and seeds, one decision at a time and nothing
+remembered between decisions; a decision is perception and planning. pymdp is measured twice: with its methods called as
+in its README, and with jax.jit put around them, as in our tables (pymdp has none around most of them). Rows that run
+out of memory or take longer than a minute for a decision (or than --patience to set up) say so.
 
     python benchmarks/bench_peers.py [--episodes 5] [--horizons 2 3 4 5 6] [--tasks tmaze reactivity] [--json FILE]
 """

@@ -1,8 +1,8 @@
 """Seconds a decision: closed-form coordinate updates against Adam, on the same worlds in one run.
 
-Everything runs on one core after a warm-up; a time is the lowest of some repeats (what else runs on the machine only
-adds), and the first call's surplus is shown apart as compile seconds. DoorKey is MiniGrid's 8×8 as the model has it:
-576 states, 5 controls, 300 layouts with prior, index tables, eight observation sites.
+Everything runs on one core after a warm-up; a time is the lowest of some repeats (other work on the machine only adds
+to it), and the extra time of the first call is shown separately as compile seconds. DoorKey is MiniGrid's 8×8 as the
+model has it: 576 states, 5 controls, 300 layouts with prior, index tables, eight observation sites.
 
     python benchmarks/bench_planning.py [--quick] [--json FILE]
 """
@@ -42,7 +42,7 @@ Row = dict[str, Any]
 
 
 def timed(run: Callable[[], Any], repeats: int) -> tuple[Any, float, float]:
-    """What a function returns, its seconds once warm, and what the first call took beyond that."""
+    """The result of a function, its seconds once warm, and the extra seconds of the first call."""
     start = time.perf_counter()
     result = jax.block_until_ready(run())
     first, taken = time.perf_counter() - start, []
@@ -94,11 +94,11 @@ def seen_at(location: int, left: float = 0.5) -> aif.Belief:
 
 
 def layouts(count: int) -> aif.Belief:
-    """A DoorKey belief on so many layouts, the agent's place unknown among those that they leave free."""
+    """A DoorKey belief on ``count`` layouts, with the agent on any cell that they leave free."""
     belief = doorkey.initial_belief(8)
     possible = np.flatnonzero(np.asarray(belief.parameter) > 0)
-    kept = np.random.default_rng(0).choice(possible, count, replace=False)
-    return belief._replace(parameter=jnp.zeros(len(belief.parameter)).at[kept].set(1 / count))
+    chosen = np.random.default_rng(0).choice(possible, count, replace=False)
+    return belief._replace(parameter=jnp.zeros(len(belief.parameter)).at[chosen].set(1 / count))
 
 
 def grid(repeats: int) -> list[Row]:
@@ -144,7 +144,7 @@ def batch(repeats: int) -> Row:
 
 
 def shrinking() -> Row:
-    """How often 20 decisions whose supports shrink from 300 layouts to one are traced."""
+    """The number of traces in 20 decisions whose supports shrink from 300 layouts to one."""
     model = doorkey.doorkey
     planner = aif.Planner(
         model,

@@ -1,9 +1,9 @@
-"""DoorKey by search, from MiniGrid's own prior: the optimum over all first looks, and what look-ahead loses.
+"""DoorKey by search, from MiniGrid's own prior: the optimum over all first looks, and the loss of look-ahead.
 
 ``python benchmarks/bench_search.py`` prints F_planning of the optimal policy over all first looks, the perfect-
-information bound, the expected number of steps, and how long the searches took; with ``--look-ahead 1 2 3`` also the
-expected steps of an agent that looks so far ahead at every step, ties between controls averaged; ``--size`` sets the
-grid, ``--max-steps`` the deadline and ``--seconds`` a limit for each first look.
+information bound, the expected number of steps, and the times of the searches; with ``--look-ahead 1 2 3`` also the
+expected steps of agents that look that many steps ahead, with ties between controls averaged; ``--size`` sets the grid,
+``--max-steps`` the deadline and ``--seconds`` a limit for each first look.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from npro_aif.solvers.search.marks import Marks
 
 
 class DoorKey:
-    """A search, and what it takes to count steps in it."""
+    """A search, with the tables needed to count steps in it."""
 
     def __init__(self, size: int, deadline: int):
         model = functools.partial(doorkey.doorkey, size=size)
@@ -41,12 +41,12 @@ class DoorKey:
         self.away = position != (size - 2) ** 2 - 1  # by class: not at the goal
 
     def informed(self) -> float:
-        """What it costs if everything is seen."""
+        """The perfect-information cost."""
         classes, weight = self.game.classes(self.support, self.weight)
         return float(weight @ self.game.value(self.deadline)[classes])
 
     def looks(self, depth: int) -> Iterator[tuple[float, Node]]:
-        """Every first look: how probable it is, and the node from which the agent then plans."""
+        """Every first look: its probability, and the node from which the agent then plans."""
         label = self.game.plain(1).label[self.support, 0]
         for value in np.unique(label):
             own = label == value
@@ -58,7 +58,7 @@ class DoorKey:
         self.search.solve(node, max_nodes=math.inf, seconds=seconds, tolerance=0.0, ties=ties)
 
     def remaining(self, node: Node) -> float:
-        """How probable it is that the goal is still ahead."""
+        """The probability that the goal is still ahead."""
         return float(node.state.weight @ self.away[node.state.support])
 
     def steps(self, node: Node, known: dict[int, float]) -> float:
@@ -82,7 +82,7 @@ class DoorKey:
         return total
 
     def look_ahead(self, node: Node, depth: int, known: dict[int, float]) -> float:
-        """The expected number of steps if every control is chosen by looking so far ahead, ties averaged."""
+        """The expected number of steps if every control is chosen by looking ``depth`` steps ahead, ties averaged."""
         if id(node) in known:
             return known[id(node)]
         away = self.remaining(node)
@@ -106,7 +106,7 @@ class DoorKey:
 
 
 class Optimum(NamedTuple):
-    """What the searches from all first looks found, on average over them."""
+    """The results of the searches from all first looks, averaged."""
 
     lower: float  # bounds on F_planning
     upper: float

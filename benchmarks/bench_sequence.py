@@ -2,8 +2,8 @@
 
 The hand-written loss is what one would write for this maze alone: precomputed tables of log p, ``log_softmax``,
 reshapes and sums, and nothing of the package. Both run in this process in turns (A, B, A, B, …), in float32, with their
-tables as arguments; a row shows the lowest tenth of the times (what else runs on the machine only adds), and is
-refused where values or gradients differ.
+tables as arguments; a row shows the lowest tenth of the times (other work on the machine only adds to them), and is
+refused if values or gradients differ.
 
     python benchmarks/bench_sequence.py [--repeats 300] [--json FILE]
 """
@@ -34,7 +34,7 @@ HORIZON = 4
 NUM_PARAMETERS = 180_256
 FLOOR = 1e-10  # the paper's, with unrestricted tables
 NEVER = -1e9  # log 0 as a finite number: its exponential is exactly 0, and 0 · NEVER is 0
-AGREE = 1e-4  # how far the two may differ, relative to max(1, |F|); gradients to their largest entry
+AGREE = 1e-4  # the most that the two may differ, relative to max(1, |F|), and for gradients to their largest entry
 LIMIT = 1.6  # the largest ratio that is accepted
 WARM_UP = 20
 
@@ -86,8 +86,8 @@ def hand_loss(tables: HandTables, params: dict[str, Array], objective: Objective
     crossed = (qx_u * tables.log_x).sum(1)
     qx = qu @ qx_u
     q_theta = qy.sum(1)  # q(θ|x)
-    told = (qy * (log_qy - tables.log_y)).sum((1, 2)) - (q_theta * tables.goal).sum(1)
-    total = qu @ (log_qu - tables.log_u - entropy - crossed) + qx @ told
+    cost = (qy * (log_qy - tables.log_y)).sum((1, 2)) - (q_theta * tables.goal).sum(1)
+    total = qu @ (log_qu - tables.log_u - entropy - crossed) + qx @ cost
     if objective.correction:
         total += policy_entropy(tables, qu, qx_u)
     if objective.epistemic:
@@ -144,7 +144,7 @@ def compiled(step: Callable[..., Any], *arguments: Any) -> Side:
 
 
 def package_side(objective: Objective, support: Any, params: dict[str, Array]) -> Side:
-    """The loss as the solver steps on it: what does not depend on the logits is computed before, and an argument."""
+    """The loss that the solver steps on; everything that does not depend on the logits is computed before."""
     guide = SequenceGuide(maze.tmaze, support)
     world = guide.world(maze.tmaze, maze.initial_belief(), HORIZON)
     start = time.perf_counter()

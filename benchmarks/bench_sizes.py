@@ -1,7 +1,7 @@
-"""What the sizes in npro_aif/sizes.py rest on: each measured on both sides of where it stands.
+"""The measurements behind the sizes in npro_aif/sizes.py: each on both sides of its value.
 
-Everything runs on one core after a warm-up; a time is the lowest of some repeats, and the first call's surplus is shown
-apart as compile seconds.
+Everything runs on one core after a warm-up; a time is the lowest of some repeats, and the extra time of the first call
+is shown separately as compile seconds.
 
     python benchmarks/bench_sizes.py [NAME …]
 """
@@ -108,7 +108,7 @@ def together_from() -> Iterator[str]:
 
 
 def doorkey_belief(count: int) -> aif.Belief:
-    """DoorKey's prior with so many of its layouts."""
+    """DoorKey's prior with ``count`` of its layouts."""
     whole = doorkey.initial_belief(8)
     parameter = np.zeros(len(whole.parameter), np.float32)
     parameter[np.flatnonzero(whole.parameter)[:count]] = 1 / count
@@ -120,7 +120,7 @@ def doorkey_model() -> Any:
 
 
 def prune_from() -> Iterator[str]:
-    """Rings with so many parameters: what leaving out half of them would save."""
+    """Rings with different numbers of parameters: the time that leaving out half of them would save."""
     for count in (2, 4, 8, 16, 64):
         planner = planner_of(ring(25, count))
         milliseconds, compiling = timed(functools.partial(planner.solve, KEY, ring_belief(25, count)))

@@ -1,7 +1,7 @@
 """A large slippery grid by sparse kernels, beside value iteration with scipy.sparse in the same run.
 
-Every control goes its way in 7 of 10 cases and any other in 1 of 10 each; walls stop it. The cell in the middle keeps
-what comes and is worth 1 a step; the start is a corner. With `taskset -c 0` the times are of one core.
+A move goes in its own direction in 7 of 10 cases and in each other one in 1 of 10; walls stop it. The cell in the
+middle is never left and is worth 1 a step; the start is a corner. With `taskset -c 0` the times are of one core.
 
     python benchmarks/bench_sparse.py [SIDE:HORIZON …]
 """
@@ -78,7 +78,7 @@ def value_iteration(side: int, horizon: int) -> tuple[float, float]:
 
 
 def warm(run: Callable[[], Any]) -> tuple[Any, float, float]:
-    """What a run gives, its seconds once warm, and how much longer the first one took."""
+    """The result of a run, its seconds once warm, and the extra seconds of the first run."""
     start = time.perf_counter()
     jax.block_until_ready(run())
     first = time.perf_counter() - start

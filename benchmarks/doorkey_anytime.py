@@ -3,9 +3,9 @@
     python benchmarks/doorkey_anytime.py --file anytime.jsonl                     # size 16, one second, 20 episodes
     python benchmarks/doorkey_anytime.py --file anytime.jsonl --most-seconds 200  # some; called again, more
 
-Seconds are of processor time, the search's own clock too, so that a machine that is busy with something else gives the
-same plans. The planner keeps what it looked at from episode to episode; where the run was parted it begins anew. Every
-episode is a line of the file; when all are there the summary is printed.
+Seconds are processor time, also for the search's own clock, so that a busy machine gives the same plans. The planner
+keeps its nodes from episode to episode; after an interruption it begins anew. Every episode is a line of the file; when
+all are there the summary is printed.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def play(options: argparse.Namespace, done: set[int]) -> None:
 
 
 def summary(rows: list[dict[str, Any]]) -> str:
-    """What the rows say; the first search of a process, which compiles and makes the first tables, is told apart."""
+    """The summary of the rows; the first search of a process, which compiles and makes tables, is shown separately."""
     success = sum(bool(row["success"]) for row in rows)
     low, high = wilson(success, len(rows))
     ended = [row for row in rows if row["success"]]

@@ -1,6 +1,6 @@
-"""What leaving out layouts at the belief's floor changes in the paper's DoorKey: F and q(u_1) of the first decisions.
+"""The effect of leaving out layouts at the belief's floor in the paper's DoorKey: F and q(u_1) of the first decisions.
 
-With the paper's 3000 steps a plan with all 360 layouts takes minutes; it says how long each took.
+With the paper's 3000 steps a plan with all 360 layouts takes minutes; the script prints how long each took.
 
     python benchmarks/doorkey_layouts.py [--objective active|planning] [--decisions 3] [--steps 3000] [--size 8]
 """

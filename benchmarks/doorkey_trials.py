@@ -1,4 +1,4 @@
-"""Settings of F_active for DoorKey-8x8 on trial seeds, compared seed by seed; it goes on where it was stopped.
+"""Settings of F_active for DoorKey-8x8 on trial seeds, compared seed by seed; a run continues where it was stopped.
 
 Weight, entropy and lead are traced, so that settings that differ in nothing else share what is compiled (two minutes);
 20 episodes then take some 36 s of one core. The reported seeds, 1000 to 1099, are not for this.
@@ -40,7 +40,7 @@ REPORTED = range(1000, 1100)
 
 
 class Setting(NamedTuple):
-    """What is tried."""
+    """A setting to try."""
 
     weight: float = doorkey.WEIGHT
     entropy: float = doorkey.ENTROPY
@@ -98,7 +98,7 @@ def tried(functions: Functions, solver: CoordinateSolver, setting: Setting) -> I
     """Let functions be traced with the numbers of a setting."""
     before = functions.objective, functions.solver
     own = copy.copy(solver)
-    object.__setattr__(own, "lead", setting.lead)  # it is frozen, and would ask whether a traced number is small
+    object.__setattr__(own, "lead", setting.lead)  # past its checks, which a traced number would fail
     numbers: Any = {"weight": setting.weight, "entropy": setting.entropy}
     functions.objective, functions.solver = with_numbers(functions.objective, numbers), own
     try:

@@ -2,9 +2,9 @@
 
 Eight worlds share a structure: a program with sites, dependencies and zeros of its own, an objective, learned factors
 and a number of starts, which are read and compiled once. The first is checked against tables that were drawn
-independently of its program; the others have other probabilities and preferences. Checked are F, the sum of its terms,
-all marginals, that every table is normalised, and that F never rises where it is descended. What is done is kept in a
-file, so that the same command goes on where it was stopped.
+independently of its program; the others have other probabilities and preferences. The checks are of F, the sum of its
+terms, all marginals, that every table is normalised, and that F never rises where it is descended. Finished worlds are
+kept in a file, so that the same command continues where it was stopped.
 
     python benchmarks/fuzz.py --worlds 1000
     python benchmarks/fuzz.py --worlds 48 --out /tmp/fuzz.jsonl
@@ -63,7 +63,7 @@ def case_of(seed: int) -> tuple[Any, tuple[str, ...], int]:
 
 
 class Solved(NamedTuple):
-    """What is checked of a plan."""
+    """The numbers of a plan that are checked."""
 
     free_energy: jax.Array  # (sweeps+1,)
     terms: dict[str, jax.Array]
@@ -141,7 +141,7 @@ def tables_of(world: World, random: RandomWorld) -> oracle.Tables:
 
 
 def check(structure: Structure, variant: int) -> dict[str, Any]:
-    """Plan in a world of a structure; what was checked, and what was wrong."""
+    """Plan in a world of a structure; returns the number of checks and the faults."""
     random, objective = structure.random, structure.objective
     wrong, checks = [], 0
 

@@ -63,7 +63,7 @@ class Case(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """What came of it."""
+    """The outcome of a case."""
 
     kind: str  # "right", "refused", "wrong" or "crashed"
     text: str
@@ -81,7 +81,7 @@ def cases(family: str | None = None) -> list[Case]:
         "everyday": everyday,
         "tables": rows_of_all_kinds,
     }
-    made = [
+    programs = [
         Case(kind, name, model) for kind, build in families.items() if family in (None, kind) for name, model in build()
     ]
     four = aif.Belief(rows(4, seed=7), rows(4, NUM_X, seed=8))
@@ -96,20 +96,20 @@ def cases(family: str | None = None) -> list[Case]:
         "a hidden second state": aif.Belief(BELIEF.parameter, jnp.full((2, 6), 1 / 6)),
         "log of the belief": aif.Belief(jnp.asarray([0.0, 1.0]), BELIEF.state),
     }
-    made = [case._replace(belief=fitting.get(case.name, BELIEF)) for case in made]
+    programs = [case._replace(belief=fitting.get(case.name, BELIEF)) for case in programs]
     if family in (None, "indices"):
         three = aif.Belief(rows(3, seed=7), rows(3, NUM_X, seed=8))
-        made.append(Case("indices", "three parameters, tables for two", Parts().program(), three))
+        programs.append(Case("indices", "three parameters, tables for two", Parts().program(), three))
     if family in (None, "structures"):
-        made += [
+        programs += [
             Case("structures", f"{c.name}, 3 steps", c.model, c.belief, 3)
-            for c in made
+            for c in programs
             if c.family == "structures" and c.name.startswith("the ")
         ]
-    return made
+    return programs
 
 
-# --- What plain NumPyro says ---
+# --- The program under plain NumPyro ---
 
 
 class Sums(NamedTuple):
@@ -200,7 +200,7 @@ def judge(case: Case) -> Verdict:
         solver = aif.CoordinateSolver(max_sweeps=5, restarts=1)
         planner = aif.Planner(case.model, guide, aif.Planning(), solver, max_horizon=case.horizon)
         plan = planner(jax.random.key(0), case.belief, horizon=case.horizon)
-        found = float(plan.free_energy[-1])
+        value = float(plan.free_energy[-1])
     except ValueError as error:
         text = str(error)
         named = any(f"'{name}" in text for name in ROLES) or "'" in text
@@ -214,9 +214,9 @@ def judge(case: Case) -> Verdict:
         with numpyro.validation_enabled(False):  # it refuses logits of -inf
             expected = free_energy(plan, trajectories(case.model, case.belief, case.horizon), case.horizon)
     except Exception as error:  # plain NumPyro cannot run what was planned with
-        return Verdict("wrong", f"F = {found:.4f}, but plain NumPyro: {type(error).__name__}: {str(error)[:120]}")
-    right = abs(found - expected) <= TOLERANCE * max(1.0, abs(expected))
-    return Verdict("right" if right else "wrong", f"F = {found:.4f}, by plain NumPyro {expected:.4f}")
+        return Verdict("wrong", f"F = {value:.4f}, but plain NumPyro: {type(error).__name__}: {str(error)[:120]}")
+    right = abs(value - expected) <= TOLERANCE * max(1.0, abs(expected))
+    return Verdict("right" if right else "wrong", f"F = {value:.4f}, by plain NumPyro {expected:.4f}")
 
 
 def main() -> None:

@@ -30,7 +30,7 @@ class Hybrid(aif.Active):
     """F_active of a temporal posterior; what is held while stepping is as in the paper's code."""
 
     def evaluate(self, part: Any) -> Terms:
-        """What is not epistemic."""
+        """The terms that are not epistemic."""
         return self.combine(part, None)
 
     def terms(self, world: Any, posterior: Any) -> Terms:

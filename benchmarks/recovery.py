@@ -1,4 +1,4 @@
-"""What is learned is what was there: worlds, agents and learning while acting, each by simulated data.
+"""Recovery of the truth from simulated data: for worlds, for agents, and for learning while acting.
 
     python benchmarks/recovery.py world|behaviour|acting [--count N] [--folder results/recovery]
 
@@ -38,7 +38,7 @@ AGENTS, DATA_SETS, SEEDS = 60, 20, 10
 
 
 def learn_accuracy(data: Any) -> None:
-    """The cue is right more often than not: without a reward that is seen, its mirror image would do as well."""
+    """A cue that is right more often than not; without a visible reward its mirror image would fit the data as well."""
     accuracy = numpyro.sample("accuracy", dist.Uniform(0.5, 1.0))
     aif.episodes("maze", functools.partial(tmaze.tmaze, cue_accuracy=accuracy), tmaze.initial_belief(), data)
 
@@ -150,7 +150,7 @@ def agent_sampler(maze: str, num_warmup: int = 150, num_samples: int = 250) -> C
     """NUTS of one agent, whose decisions (padded to 32 or 64) are arguments: compiled once for all agents."""
 
     def run(key: jax.Array, data: Any) -> Any:
-        kernel = NUTS(functools.partial(fit, maze), dense_mass=True)  # only products are told: the three go together
+        kernel = NUTS(functools.partial(fit, maze), dense_mass=True)  # the three correlate, only products show
         mcmc = MCMC(kernel, num_warmup=num_warmup, num_samples=num_samples, progress_bar=False)
         mcmc.run(key, data, extra_fields=("diverging", "num_steps"))
         return mcmc.get_samples(), mcmc.get_extra_fields()
@@ -164,7 +164,7 @@ def simulated_agent(maze: str, seed: int, num_episodes: int = 20) -> tuple[dict[
     rng = np.random.default_rng(seed)
     drawn = np.exp(rng.normal(np.log([liked, 1.0, sure]), SPREAD))
     truth = dict(zip(("preference", "weight", "precision"), map(float, drawn), strict=True))
-    model = planner(1.0, 1.0).model  # perception does not depend on what is liked
+    model = planner(1.0, 1.0).model  # perception does not depend on preferences
     data = aif.simulate(
         jax.random.key(seed),
         model,
@@ -198,7 +198,7 @@ def log_prior(maze: str) -> np.ndarray:
 def agents(maze: str, seeds: range) -> tuple[dict[int, Any], np.ndarray]:
     """All agents of a maze, each with its truth and where in the second its choices are; log p(u) of every decision.
 
-    What nobody can tell apart is planned once for all of them: (S, S, B, U), with a precision of one.
+    Equal decisions are planned once for all agents: (S, S, B, U), with a precision of one.
     """
     planner = MAZES[maze][0]
     places: dict[Any, int] = {}
@@ -264,7 +264,7 @@ def edge(posterior: np.ndarray) -> float:
 
 
 def sampled_agent(seed: int) -> dict[str, Any]:
-    """The same by NUTS, as one would fit an agent with more numbers than two."""
+    """The same by NUTS, as for an agent with more than two unknown numbers."""
     maze = maze_of(seed)
     _, data = simulated_agent(maze, seed)
     draws, fields = agent_sampler(maze)(jax.random.key(1000 + seed), data)
@@ -332,7 +332,7 @@ STRENGTHS = 3  # the wind of a column may be 0, 1 or 2
 
 
 def one_learner(seed: int, num_episodes: int = 100) -> dict[str, Any]:
-    """Episodes of an agent that begins each with what it learned of the wind: which of them ended at the goal."""
+    """Episodes of an agent that begins each with the belief that it learned: which of them ended at the goal."""
     model = functools.partial(windy_grid.windy_grid, strengths=STRENGTHS)
     belief = windy_grid.initial_belief(strengths=STRENGTHS)
     next_cell = windy_grid.transitions()

@@ -1,8 +1,8 @@
-"""How often the coordinate solver ends above the lowest F that anybody finds, in 100 random worlds of 20 structures.
+"""How often the coordinate solver ends above the lowest known F, in 100 random worlds of 20 structures.
 
 The lowest is taken over 40 starts, a gradient descent (SVI) and, where they can be listed, all policies without ties.
-For 1, 2, 4, … starts the table says in how many worlds F is more than 1e-3 above it, by how much on average, how often
-a run did not settle, and whether F ever rose. Worlds are padded to common sizes, so that little is compiled.
+For 1, 2, 4, … starts the table says in how many worlds F is more than 1e-3 above the lowest, by how much on average,
+how often a run did not settle, and whether F ever rose. Worlds are padded to common sizes, so that little is compiled.
 
     python benchmarks/solver_quality.py                        # policy learned, some minutes
     python benchmarks/solver_quality.py --learn control,parameter,state
@@ -98,7 +98,7 @@ STRUCTURES = (
 
 
 class Frame(NamedTuple):
-    """The sizes that worlds are padded to, with what has no probability, so that one compiled function serves many."""
+    """The sizes to which worlds are padded with impossible values, so that one compiled function serves many worlds."""
 
     states: int
     controls: int
@@ -179,7 +179,7 @@ def padded(s: Structure, parameter: Any, start: Any, moves: Any, senses: Any, li
         return table
 
     full = np.zeros((frame.parameters, frame.num_x, frame.controls, frame.num_x))
-    full[:] = np.eye(frame.num_x)[:, None]  # what is not used stays where it is
+    full[:] = np.eye(frame.num_x)[:, None]  # unused states stay where they are
     full[np.ix_(theta, x, controls)] = 0.0
     full[np.ix_(theta, x, controls, x)] = moves
     sights = np.broadcast_to(np.eye(frame.outcomes)[0], (frame.parameters, frame.num_x, frame.outcomes)).copy()
@@ -282,12 +282,12 @@ def with_numbers(world: World, numbers: Numbers) -> World:
 
 
 class Outcome(NamedTuple):
-    """What one objective came to in one world."""
+    """The results of one objective in one world."""
 
     starts: list[float]  # F of each start
     settled: list[bool]
     rise: float  # the largest rise of F from sweep to sweep
-    best: float  # the lowest F that anybody found
+    best: float  # the lowest known F
 
 
 class Measured(NamedTuple):
@@ -362,7 +362,7 @@ def report(name: str, outcomes: list[Outcome], counts: tuple[int, ...] = COUNTS)
     lines = []
     for count in counts:
         gaps = values[:, :count].min(1) - np.array([o.best for o in outcomes])
-        kept = np.array(
+        mask = np.array(
             [
                 row[int(lowest(jnp.asarray(own[:count]), jnp.asarray(row[:count]))[0])]
                 for own, row in zip(values, settled, strict=True)
@@ -370,7 +370,7 @@ def report(name: str, outcomes: list[Outcome], counts: tuple[int, ...] = COUNTS)
         )
         lines.append(
             f"{name}, {count:2d} starts: above in {(gaps > ABOVE).mean():6.1%}, by {gaps.mean():.4f} on average "
-            f"(at most {gaps.max():.3f}); not settled {(~kept).sum()} of {len(kept)}"
+            f"(at most {gaps.max():.3f}); not settled {(~mask).sum()} of {len(mask)}"
         )
     rise = max(o.rise for o in outcomes)
     lines.append(f"{name}: {settled.mean():.1%} of all {settled.size} starts settled; F rose by {rise:.0e} at most")
@@ -390,8 +390,8 @@ def run(
 ) -> dict[str, list[Outcome]]:
     """The outcomes of every objective in ``worlds`` worlds of each structure.
 
-    :param kept: a file in which what is done is kept, so that the same call goes on where it was stopped.
-    :param first: the number of the first world: what is chosen by measurement is chosen on others than are reported.
+    :param kept: a file that keeps finished worlds, so that the same call continues where it was stopped.
+    :param first: the number of the first world; settings are chosen on other worlds than those that are reported.
     """
     solver = aif.CoordinateSolver(restarts=STARTS)
     lines = kept.read_text().splitlines() if kept is not None and kept.exists() else []

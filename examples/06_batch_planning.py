@@ -23,9 +23,9 @@ planner = aif.Planner(tmaze, guide, aif.Active(), aif.CoordinateSolver(restarts=
 
 # A batch of beliefs is a Belief whose arrays have one more axis, in front.
 count = 64
-left = np.linspace(0.0, 1.0, count, dtype=np.float32)
+chance = np.linspace(0.0, 1.0, count, dtype=np.float32)
 beliefs = aif.Belief(
-    parameter=jnp.asarray(np.stack([left, 1 - left], axis=-1)),  # (64, Θ)
+    parameter=jnp.asarray(np.stack([chance, 1 - chance], axis=-1)),  # (64, Θ)
     state=jnp.tile(jax.nn.one_hot(START, 5), (count, 2, 1)),  # (64, Θ, X): at the start, whatever the arm
 )
 keys = jax.random.split(jax.random.key(0), count)
@@ -37,9 +37,9 @@ print(f"{count} plans in {1000 * (time.perf_counter() - start):.0f} ms, once com
 
 first = np.asarray(plans.control[:, 0])  # (64, U) q(u_1)
 asks = first[:, SOUTH] > 0.5
-print(f"it asks the cue while p(left) is from {left[asks].min():.2f} to {left[asks].max():.2f}")  # 0.21 to 0.79
+print(f"it asks the cue while p(left) is from {chance[asks].min():.2f} to {chance[asks].max():.2f}")  # 0.21 to 0.79
 for i in (0, count // 2, count - 1):
-    print(f"  p(left) = {left[i]:.2f}: first {CONTROLS[int(np.argmax(first[i]))]}")
+    print(f"  p(left) = {chance[i]:.2f}: first {CONTROLS[int(np.argmax(first[i]))]}")
 
 # One plan of the batch is as any other plan.
 one = jax.tree.map(lambda array: array[0], plans)
@@ -47,7 +47,7 @@ print("the first of them:", " ".join(CONTROLS[u] for u in np.argmax(one.control,
 
 axes = Figure(figsize=(5, 3), layout="constrained").add_subplot()
 for control, style in ((NORTH, "-"), (SOUTH, "--")):  # East and West are walls at the start, and never chosen
-    axes.plot(left, first[:, control], style, color=PALETTE[control], label=CONTROLS[control], linewidth=2)
+    axes.plot(chance, first[:, control], style, color=PALETTE[control], label=CONTROLS[control], linewidth=2)
 axes.set(xlabel="belief that the reward is left", ylabel="$q(u_1)$")
 axes.legend(frameon=False, loc="center")
 folder = Path("outputs")

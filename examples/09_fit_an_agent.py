@@ -35,8 +35,8 @@ data = aif.simulate(jax.random.key(0), maze, belief, num_episodes=40, num_steps=
 
 # Equal beliefs are one decision, planned once. Choices tell precision × preference only, so precision is 1 here.
 decisions = aif.decisions(maze, belief, data, horizon=STEPS, max_steps=STEPS)
-used = int((decisions.counts.sum(1) > 0).sum())
-print(f"{int(decisions.counts.sum())} choices, {used} different decisions")
+count = int((decisions.counts.sum(1) > 0).sum())
+print(f"{int(decisions.counts.sum())} choices, {count} different decisions")
 
 
 def program(data):

@@ -1,5 +1,8 @@
-"""The two posterior factorisations of the paper as NumPyro programs over tables of logits, policies that remember
-everything, and any guide of a user.
+"""The paper's two posterior factorisations as NumPyro programs over tables of logits, policies that remember
+everything, and guides of a user's own.
+
+>>> FACTORS  # what ``learn`` may name
+('parameter', 'control', 'state', 'observation')
 """
 
 from npro_aif.guides.base import FACTORS, Start, Table, TableGuide

@@ -1,4 +1,4 @@
-"""What table guides share: a program over ``numpyro.param`` tables that know their axes, and its exact free energy."""
+"""The base of table guides: a program over ``numpyro.param`` tables with known axes, and its exact free energy."""
 
 from __future__ import annotations
 
@@ -25,27 +25,27 @@ from npro_aif.tables.world import World
 
 
 class Table(NamedTuple):
-    """One parameter of a guide, and what it stands for: nothing is ever read off its name."""
+    """One parameter of a guide, with its role and axes, so that nothing has to be guessed from its name."""
 
     role: str  # "parameter", "control", "state", "observation", or "other"
     axes: tuple[str, ...]  # what each axis runs over: "time", "parameter", or anything else
     shape: tuple[int, ...]
     initial: Callable[[Array, tuple[int, ...]], Array]  # (key, shape) → its first value
-    constraint: Any = constraints.real  # as of numpyro.param
+    constraint: Any = constraints.real  # as for numpyro.param
 
     def first(self, key: Array) -> Array:
-        """Its first value."""
+        """The first value."""
         return self.initial(key, self.shape)
 
     def shape_for(self, num_parameters: int) -> tuple[int, ...]:
-        """Its shape with so many parameters of the model."""
+        """The shape with this number of model parameters."""
         return tuple(
             num_parameters if axis == "parameter" else length
             for axis, length in zip(self.axes, self.shape, strict=True)
         )
 
     def axis(self, name: str) -> int | None:
-        """Where an axis lies; None if there is none of that name."""
+        """The place of an axis; None if there is none of that name."""
         return self.axes.index(name) if name in self.axes else None
 
 
@@ -61,10 +61,10 @@ FACTORS = ("parameter", "control", "state", "observation")
 class Start:
     """Where a guide's logits begin: ``scale`` · N(0,1), factor by factor.
 
-    :param scale: by factor ("parameter", "control", "state", "observation"). One that is not named begins as the guide
-        says: the policy at N(0,1), everything else at the model.
-    :param seed: draw from ``jax.random.PRNGKey(seed)`` for every plan, whatever key the plan is made with; the policy
-        from that key itself, the other factors from keys folded out of it.
+    :param scale: by factor ("parameter", "control", "state", "observation"). Other factors begin as the guide says: the
+        policy at N(0,1), everything else at the model.
+    :param seed: draw from ``jax.random.PRNGKey(seed)`` for every plan, whatever the plan's key: the policy from this
+        key itself, the other factors from keys folded out of it.
 
     >>> Start({"control": 0.01}).scale["control"], Start(seed=18).seed
     (0.01, 18)
@@ -110,7 +110,7 @@ class TableGuide(ABC):
     """
 
     scope: str  # over what the epistemic priors run: "sequence" or "temporal"
-    checks_beliefs: ClassVar[bool] = False  # whether :meth:`check` looks at the belief, and is called for every plan
+    checks_beliefs: ClassVar[bool] = False  # whether :meth:`check` depends on the belief, so that every plan calls it
     any_horizon: ClassVar[bool] = False  # whether steps beyond a horizon can be masked, so that one function serves all
     recalls: ClassVar[bool] = False  # whether its policies remember everything, and are found by search
     closed_form: ClassVar[bool] = False  # whether coordinate updates know its factors (see TemporalGuide)
@@ -182,7 +182,7 @@ class TableGuide(ABC):
         return world, self.posterior(world, params, int(horizon))
 
     def check_params(self, world: World, params: Params, num_steps: int) -> None:
-        """Refuse parameters that are missing or have another shape than the model's sites ask for."""
+        """Refuse parameters that are missing or whose shape does not fit the model's sites."""
         for name, table in self.tables(world, num_steps).items():
             if name not in params:
                 raise GuideError(f"guide: found no parameter '{name}', expected logits of shape {table.shape}")

@@ -1,4 +1,4 @@
-"""An ordinary NumPyro guide where a planner expects tables: its parameters are found by running it."""
+"""An ordinary NumPyro guide in the form that planners expect: its parameters are found by running it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Perfect recall: q(u_t | everything that was observed and done), which no table can hold and a search can find.
+"""Perfect recall: q(u_t | everything observed and done), which no table can hold but a search can find.
 
-The states, observations and parameters are the generative model's; what the agent sees are its controls and *all*
-observations, those with ``plan=False`` too. Whether a state is marked hidden, and what a memory holds, plays no role.
+States, observations and parameters are the generative model's. The agent sees its controls and *all* observations,
+those with ``plan=False`` too; whether a state is marked hidden, and what a memory holds, does not matter.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from npro_aif.tables.world import World
 
 
 class RecallGuide(TableGuide):
-    """The posterior whose policy remembers everything; it goes with :class:`npro_aif.SearchSolver`.
+    """The posterior whose policy remembers everything; it is used with :class:`npro_aif.SearchSolver`.
 
-    :param model: the program whose sites are planned with.
+    :param model: the program to plan with.
 
     >>> from npro_aif.models.tmaze import tmaze
     >>> RecallGuide(tmaze).recalls
@@ -25,10 +25,10 @@ class RecallGuide(TableGuide):
 
     scope = "recall"
     any_horizon = True
-    recalls: ClassVar[bool] = True  # whether the policy is one of everything that was observed and done
+    recalls: ClassVar[bool] = True  # the policy depends on everything observed and done
 
     def check(self, world: World, num_steps: int) -> None:
-        """Refuse to be compiled: only solvers that search do without tables."""
+        """Refuse solvers that compile tables; only search does without them."""
         self._refuse()
 
     def tables(self, world: World, num_steps: int) -> dict[str, Table]:

@@ -24,7 +24,7 @@ CONTROL, STATE, EMISSION = "control_logits", "state_logits", "emission_logits"  
 
 
 class Prepared(NamedTuple):
-    """The world's tables, and what is added to the logits: where they start, and NEVER outside the support."""
+    """The world's tables, and the terms added to the logits: starting values, and NEVER outside the support."""
 
     tables: SequenceTables
     control: Array  # (N_u,) or ()
@@ -120,7 +120,7 @@ class SequenceGuide(TableGuide):
     ) -> SequencePosterior:
         """The posterior of these logits.
 
-        :param prepared: what :meth:`prepare` returned, where it is at hand already.
+        :param prepared: the result of :meth:`prepare`, if it was computed before.
         """
         prepared = self.prepare(world, num_steps) if prepared is None else prepared
         emission = params[EMISSION] + prepared.emission
@@ -160,7 +160,7 @@ def _draw_sequence(sites: tuple[Site, ...], steps: range, probs: Array) -> tuple
 
 
 def _check_support(world: World) -> None:
-    """Refuse dynamics whose support depends on θ: q(x|u) q(θ|x) would meet log 0 whatever it does."""
+    """Refuse dynamics whose support depends on θ: q(x|u) q(θ|x) could not avoid log 0."""
     if not is_concrete(world):
         return
     live = np.asarray(world.parameter) > -np.inf

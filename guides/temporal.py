@@ -1,7 +1,7 @@
 """The temporal guide q(θ) Π_t q(u_t|x_{t-1}) q(x_t|x_{t-1},u_t,θ) q(y_t|x_t,θ): linear in the horizon.
 
 The policy does not see θ. Logits are relative to the generative model, so that a factor starts at the model
-and keeps its support; what is not learned is the model itself.
+and keeps its support; factors that are not learned equal the model's.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ PARAMETER, CONTROL, STATE = "parameter_logits", "control_logits", "state_logits"
 
 
 def observation_logits(site: str) -> str:
-    """The name of an observation site's table: none of the above, whatever the site is called."""
+    """The name of an observation site's table, which differs from the names above whatever the site is called."""
     return f"observation_{site}_logits"
 
 
@@ -111,7 +111,7 @@ class TemporalGuide(TableGuide):
         )
 
     def params_of(self, world: World, posterior: TemporalPosterior) -> dict[str, Array]:
-        """The logits that stand for a posterior, so that any solver can start from it and any plan be completed."""
+        """The logits that stand for a posterior, so that any solver can start from it and any plan can be completed."""
 
         def ratio(q: Array, p: Array) -> Array:
             return jnp.where(q > -jnp.inf, q - jnp.where(p > -jnp.inf, p, 0.0), -jnp.inf)
@@ -147,17 +147,17 @@ class TemporalGuide(TableGuide):
             x, shown = join(values, signature.state), loop.shown(join(values, signature.visible))
             seen = {}
             for site in signature.observation:
-                given = theta, loop.sight(x, u)
-                outcome = _draw_from(posterior.observation[site.name].at(t), given, (site,), t + 1)
+                condition = theta, loop.sight(x, u)
+                outcome = _draw_from(posterior.observation[site.name].at(t), condition, (site,), t + 1)
                 seen[site.name] = outcome[site.name], site.size
             memory = loop.next_memory(memory, shown, u, seen)
 
     def sample(
         self, world: World, posterior: Any, params: Params, key: Array, num_samples: int, num_steps: int
     ) -> dict[str, Array]:
-        """Draws by site along the time axis, from tables which may hold a part of the parameters only.
+        """Draws by site along the time axis, from tables that may hold only some of the parameters.
 
-        All the noise is made at once: a generator inside the loop takes many times longer to compile.
+        All noise is made at once: a generator inside the loop would take many times longer to compile.
         """
         noise = jax.random.uniform(key, (num_samples, 1 + num_steps, 2 + len(posterior.observation)))
         return jax.vmap(lambda noise: _along_time(posterior, world, noise))(noise)

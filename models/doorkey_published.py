@@ -1,8 +1,8 @@
-"""DoorKey as the paper's own code believes it to be: what differs from MiniGrid, and from `models/doorkey.py`.
+"""DoorKey as the paper's own code models it, which differs from MiniGrid and from `models/doorkey.py`.
 
-Seven actions, of which `drop` and `done` are believed to do nothing; three statuses (no key, key, door open), so that
-an open door stays open; 360 layouts, doors in the last row among them, all equally likely; a goal that can be left
-again, preferred at the last step only.
+It has seven actions, of which `drop` and `done` do nothing; three statuses (no key, key, door open), so that an open
+door stays open; 360 equally likely layouts, some with the door in the last row; and a goal that can be left again and
+is preferred only at the last step.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def initial_belief(size: int = 8) -> aif.Belief:
 
 
 def doorkey_published(belief: aif.Belief, horizon: int | jax.Array = 20, *, size: int = 8) -> None:
-    """DoorKey as the paper's code believes it to be.
+    """DoorKey as the paper's code models it.
 
     :param size: cells along the grid's edge, outer walls included, as MiniGrid counts.
 

@@ -1,4 +1,4 @@
-"""Frozen Lake with hidden holes: a slippery way over ice, on which one may stop and scan.
+"""Frozen Lake with hidden holes: a slippery way over ice, on which the agent may stop and scan.
 
 The world of Nuijten, Lukashchuk, van de Laar and de Vries (UAI 2026): θ is one of 15 layouts of two holes. Every
 cell looks like a hole or not, at first hardly better than a coin, after a scan nearly for sure.
@@ -32,7 +32,7 @@ SITES = tuple(f"hole_{cell}" for cell in range(CELLS))
 IS_HOLE = np.array([np.isin(np.arange(CELLS), holes) for holes in HOLES])  # (Θ, cells)
 IS_OVER = IS_HOLE | (np.arange(CELLS) == GOAL)
 TELLING = (1, 2, 5, 6, 7, 9, 12, 14)  # the fewest cells that tell all layouts apart
-TOLD = ("not scanned", *map(str, HOLES))  # what may be remembered
+TOLD = ("not scanned", *map(str, HOLES))  # the contents of the memory
 
 
 def initial_belief() -> aif.Belief:
@@ -43,7 +43,7 @@ def initial_belief() -> aif.Belief:
 
 
 def moves() -> np.ndarray:
-    """p(cell' | θ, cell, u), (Θ, 16, 5, 16): a scan stays; holes and the goal keep what comes."""
+    """p(cell' | θ, cell, u), (Θ, 16, 5, 16): a scan does not move; holes and the goal are never left."""
     stay = np.eye(CELLS)
     free = np.concatenate([slippery(SIDE, SIDE, SLIP), stay[:, None]], axis=1)
     return np.where(IS_OVER[:, :, None, None], stay[:, None], free)
@@ -83,7 +83,7 @@ def frozen_lake(belief: aif.Belief, horizon: Any = MAX_STEPS, *, memory: str | N
         before, scanned, told = state
         u = aif.control("u", dist.Categorical(probs=prior), labels=CONTROLS)
         cell = aif.state("cell", dist.Categorical(probs=to[theta, before, u]))
-        scans = (u == SCAN) & ~over[theta, before]  # what is over stays as it is
+        scans = (u == SCAN) & ~over[theta, before]  # nothing changes once the episode is over
         scanned = aif.state("scanned", aif.DeterministicCategorical(jnp.where(scans, 1, scanned), 2), labels=SCANNED)
         word: Any = 0
         for c, site in enumerate(SITES):

@@ -9,7 +9,7 @@ STEPS = ((0, -1), (1, 0), (0, 1), (-1, 0))  # in rows and columns
 
 
 def targets(rows: int, columns: int) -> np.ndarray:
-    """The cell that each move leads to, (cells, 4); off the grid one stays.
+    """The cell that each move leads to, (cells, 4); a move off the grid stays.
 
     >>> targets(2, 3)[4].tolist()
     [3, 4, 5, 1]

@@ -1,4 +1,4 @@
-"""The Reactivity Maze as a NumPyro program: two state sites, of which the knob governs how surely one moves.
+"""The Reactivity Maze as a NumPyro program with two state sites: a location, and a knob that sets how surely it moves.
 
 Locations 0–4 are for navigation, 5 is an absorbing safe sink and 6 the cue, which tells θ, the right goal.
 """
@@ -94,7 +94,7 @@ def variant(details: bool) -> Variant:
     return Variant(LOCATION, knob, cue, reward, PUBLISHED_CUE_COST)
 
 
-TOLD = ("nothing", *(f"goal {goal}" for goal in range(GOALS)))  # what may be remembered of the cue
+TOLD = ("nothing", *(f"goal {goal}" for goal in range(GOALS)))  # the contents of the memory of the cue
 LOCATION = _location_table()
 KNOB = _knob_table()
 CUE_GIVEN = _cue_table()
@@ -104,7 +104,7 @@ REWARD = _reward_table()
 def initial_belief(locations: int = NAVIGATION) -> aif.Belief:
     """θ uniform; location uniform over 0–4 and the knob at 4, before the first observation.
 
-    :param locations: over how many the location is uniform; 7 in the paper's code.
+    :param locations: the number of locations over which the belief is uniform; 7 in the paper's code.
 
     >>> initial_belief().state.shape
     (2, 35)
@@ -125,8 +125,8 @@ def reactivity_maze(
 ) -> None:
     """The Reactivity Maze with the preference exp R at the last step.
 
-    :param cue_cost: how many times likelier any other control is than the cue, a priori; 1.2 by default.
-    :param memory: "told" if the policy remembers the last word that it was told at the cue.
+    :param cue_cost: the prior probability of any other control relative to the cue's; 1.2 by default.
+    :param memory: "told" if the policy remembers the last word at the cue.
     :param details: the details of the paper's code that differ from its text: −1, not −0.33 with the knob below 4, and
         −1 at the cue; off the cue a third word, and no coin; the knob stands still at the cue and in the sink; a cue
         cost of 1.229.

@@ -32,7 +32,7 @@ QUALITIES = np.array([[theta >> (NUM - 1 - j) & 1 for j in range(NUM)] for theta
 TAKEN = QUALITIES  # the bits of what was taken, likewise
 QUALITY_LABELS = tuple(" ".join(WORDS[bit] for bit in bits) for bits in QUALITIES)
 TAKEN_LABELS = tuple("+".join(str(j) for j in range(NUM) if bits[j]) or "none" for bits in TAKEN)
-TOLD = tuple(", ".join(words) for words in itertools.product(WORDS, repeat=NUM))  # what may be remembered
+TOLD = tuple(", ".join(words) for words in itertools.product(WORDS, repeat=NUM))  # the contents of the memory
 AT_EXIT = np.arange(CELLS) % SIDE == SIDE - 1
 
 
@@ -44,7 +44,7 @@ def initial_belief() -> aif.Belief:
 
 
 def results() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The next cell, what is then taken, and the event, by (cell, taken, u)."""
+    """The next cell, the rocks taken by then, and the event, by (cell, taken, u)."""
     cell, taken, u = np.indices((CELLS, 2**NUM, len(CONTROLS)))
     free = ~AT_EXIT[cell]
     to = targets(SIDE, SIDE)[cell, np.minimum(u, SENSE - 1)]
@@ -69,7 +69,7 @@ def words() -> np.ndarray:
 
 
 def replaced(told: Any, rock: int, word: Any) -> Any:
-    """What was told of the rocks (in base 3, the first rock's word first), with a word in place of one rock's."""
+    """The memory of the rocks' words (in base 3, the first rock's word first) with one rock's word replaced."""
     place = 3 ** (NUM - 1 - rock)
     return jnp.where(word == WORDS.index("none"), told, told + (word - told // place % 3) * place)
 

@@ -1,7 +1,7 @@
-"""The Tiger (Kaelbling, Littman, Cassandra 1998), with reset: behind one of two doors it waits, and one may listen.
+"""The Tiger (Kaelbling, Littman, Cassandra 1998), with reset: it waits behind one of two doors, and one may listen.
 
-Listening costs 1 and tells the side with probability 0.85; a door gives +10 or, with the tiger behind it, −100, and
-then the tiger is put behind a new door. Where it is stays hidden, so that only what was heard can guide the hand: the
+Listening costs 1 and tells the right side with probability 0.85. A door gives +10 or, with the tiger behind it, −100,
+and then the tiger is put behind a new door. Its place is hidden, so that only the words heard can guide the policy: the
 memory counts the words for right since the last door, less those for left.
 """
 
@@ -19,7 +19,7 @@ CONTROLS = ("listen", "open left", "open right")
 LISTEN, OPEN_LEFT, OPEN_RIGHT = range(3)
 ACCURACY = 0.85
 REWARD = np.array([[-1.0, -100.0, 10.0], [-1.0, 10.0, -100.0]])  # by side and control
-CLIP = 2  # words more on one side than this are not counted
+CLIP = 2  # the largest difference that the memory counts
 
 
 def initial_belief(right: float = 0.5) -> aif.Belief:
@@ -55,7 +55,7 @@ def tiger(
 ) -> None:
     """The Tiger with its rewards as log-preferences.
 
-    :param memory: how many words more for one side than for the other are counted at most.
+    :param memory: the largest difference between the words for the two sides that the memory counts.
     :param accuracy: how often listening tells the right side.
     :param scale: nats for each unit of reward.
 

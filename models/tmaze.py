@@ -1,4 +1,4 @@
-"""The T-maze: five places, a cue that tells which arm has the reward, and neighbours-only movement.
+"""The T-maze: five places, moves between neighbours, and a cue that tells which arm has the reward.
 
 cue – start – junction lie in one line (South to North), the arms left and right of the junction. The paper's
 observation y is the cue; where the agent stands is seen too, but takes part in belief updates only.
@@ -32,7 +32,7 @@ MOVES = {  # (from, control) → to; everything else is a wall
     (RIGHT, WEST): JUNCTION,
 }
 SHORTCUTS = {(LEFT, SOUTH): START, (RIGHT, SOUTH): START}  # only in the maze of the paper's code
-MEMORIES = {  # what the policy may remember: the first content, and what the contents mean
+MEMORIES = {  # what the policy may remember: the first content, and the meanings of the contents
     "told": (0, ("nothing", "left", "right")),
     "count": (2, ("2 left", "1 left", "even", "1 right", "2 right")),
 }
@@ -62,7 +62,7 @@ def goal_preference(gamma: Any) -> Any:
     sign = np.zeros((5, 2))
     sign[LEFT], sign[RIGHT] = (1, -1), (-1, 1)
     table = gamma * sign
-    most = numbers.abs(gamma)  # taken out of the sum, which would overflow where much is liked
+    most = numbers.abs(gamma)  # taken out of the sum, which would overflow for a large γ
     return table - most - numbers.log(numbers.exp(table - most).sum(0))
 
 
@@ -80,8 +80,8 @@ def tmaze(
     :param gamma: how much better the rewarded arm is than any other place, and the other arm worse (log units).
     :param arm_shortcut: South from an arm leads to the start, as in the paper's code; by its text it is a wall.
     :param cue_accuracy: how often the cue is right.
-    :param memory: what the policy remembers of the cue: the last word that it was "told" there; or a "count", how many
-        words for the right arm it was told there more than for the left one, up to two.
+    :param memory: what the policy remembers of the cue: the last word that it was "told" there, or a "count" of its
+        words for the right arm less those for the left one, up to two.
 
     >>> from numpyro.handlers import seed, trace
     >>> list(trace(seed(tmaze, 0)).get_trace(initial_belief(), horizon=1))

@@ -1,7 +1,7 @@
-"""A grid with wind: it blows upwards, in each column with a strength of its own that nobody knows.
+"""A grid with wind, which blows upwards in each column with an unknown strength.
 
-Places are (x, y), counted from 1, x to the right and y upwards. A move takes one step, and the wind of the column that
-one leaves carries up by its strength; at the border one stays.
+Places are (x, y), counted from 1, x to the right and y upwards. A move takes one step, and the wind of the column where
+it began carries the agent up by its strength; nobody leaves the grid.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def cell(place: Sequence[int]) -> int:
 
 
 def winds(strengths: int = STRENGTHS) -> np.ndarray:
-    """Every wind that there may be, (strengths ** 5, 5)."""
+    """Every possible wind, (strengths ** 5, 5)."""
     return np.array(list(itertools.product(range(strengths), repeat=SIZE)))
 
 
@@ -58,12 +58,12 @@ def windy_grid(
     strengths: int = STRENGTHS,
     table: Any = None,
 ) -> None:
-    """The grid as a NumPyro program, with the wind for its parameter; where one stands is seen.
+    """The grid as a NumPyro program, with the wind as its parameter; the agent's place is seen.
 
     :param gamma: how much better the goal is at the end than any other place (log units).
     :param strengths: how many strengths the wind may have in a column.
-    :param table: p(cell' | cell, u), (25, 4, 25), where moves are known by a table (which may be traced) and not by the
-        wind; the world has no parameter then.
+    :param table: p(cell' | cell, u), (25, 4, 25), in place of the wind; it may be traced. The world then has no
+        parameter.
 
     >>> from numpyro.handlers import seed, trace
     >>> list(trace(seed(windy_grid, 0)).get_trace(initial_belief(), horizon=1))
@@ -73,7 +73,7 @@ def windy_grid(
     wind: Any = None
     if table is None:
         every = winds(strengths)
-        next_cell = jnp.asarray(np.stack([transitions(each) for each in every]))
+        next_cell = jnp.asarray(np.stack([transitions(wind) for wind in every]))
         wind = aif.parameter("wind", dist.Categorical(probs=belief.parameter), labels=_labels(every))
         row = belief.state[wind]
     at = aif.state("cell", dist.Categorical(probs=row))
@@ -97,7 +97,7 @@ def _labels(every: np.ndarray) -> tuple[str, ...]:
 
 
 def initial_belief(place: Sequence[int] = START, strengths: int | None = STRENGTHS) -> aif.Belief:
-    """At a place, every wind equally likely; without strengths, for a world that is known by its table.
+    """At a place, with every wind equally likely; ``strengths=None`` is for a world with a table.
 
     >>> initial_belief().state.shape, initial_belief(strengths=None).state.shape
     ((32, 25), (1, 25))

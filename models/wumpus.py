@@ -1,4 +1,4 @@
-"""Wumpus World: gold among pits and one wumpus, none of them seen; one may stop and sense what is near.
+"""Wumpus World: gold among pits and one wumpus, none of them seen; the agent may stop and sense what is near.
 
 The world of Nuijten, Lukashchuk, van de Laar and de Vries (UAI 2026): θ is one of 25 layouts. After sensing, breeze (a
 pit beside), stench (the wumpus beside) and glitter (gold here) are mostly right; otherwise they are coins.
@@ -35,7 +35,7 @@ SUCCESS = 100.0  # nats, where success is all that counts: controls' priors are 
 PREFERENCES = ("published", "reward")
 MAX_STEPS, HORIZON = 16, 8
 SITES, WORDS = ("breeze", "stench", "glitter"), ("no", "yes")
-TOLD = ("not sensed", *(f"{b}{s}{g}" for b in "-b" for s in "-s" for g in "-g"))  # what may be remembered
+TOLD = ("not sensed", *(f"{b}{s}{g}" for b in "-b" for s in "-s" for g in "-g"))  # the contents of the memory
 
 _CELL = np.arange(CELLS)
 IS_GOLD = np.array([gold == _CELL for _, _, gold in LAYOUTS])  # (Θ, cells)
@@ -51,14 +51,14 @@ def initial_belief() -> aif.Belief:
 
 
 def moves() -> np.ndarray:
-    """p(cell' | θ, cell, u), (Θ, 25, 5, 25): sensing stays; hazards and the gold keep what comes."""
+    """p(cell' | θ, cell, u), (Θ, 25, 5, 25): sensing does not move; hazards and the gold are never left."""
     stay = np.eye(CELLS)
     free = np.concatenate([slippery(SIDE, SIDE, SLIP), stay[:, None]], axis=1)
     return np.where(IS_OVER[:, :, None, None], stay[:, None], free)
 
 
 def signs() -> np.ndarray:
-    """p(breeze, stench, glitter | θ, cell, sensed), each by itself, (Θ, 25, 2, 3)."""
+    """p(breeze), p(stench) and p(glitter) given θ, cell and sensed, (Θ, 25, 2, 3)."""
     beside = distances(SIDE, SIDE) == 1
     true = [[beside[list(pits)].any(0), beside[wumpus], gold == _CELL] for pits, wumpus, gold in LAYOUTS]
     sensed = np.where(np.moveaxis(np.array(true), 1, 2), HIT, FALSE_ALARM)  # (Θ, 25, 3)
@@ -92,7 +92,7 @@ def wumpus(
         before, sensed, told = state
         u = aif.control("u", dist.Categorical(probs=prior), labels=CONTROLS)
         cell = aif.state("cell", dist.Categorical(probs=to[theta, before, u]))
-        now = jnp.where(over[theta, before], sensed, jnp.where(u == SENSE, 1, 0))  # what is over stays as it is
+        now = jnp.where(over[theta, before], sensed, jnp.where(u == SENSE, 1, 0))  # nothing changes once it is over
         sensed = aif.state("sensed", aif.DeterministicCategorical(now, 2), labels=WORDS)
         word: Any = 0
         for k, site in enumerate(SITES):

@@ -3,7 +3,7 @@
 Write a world as a NumPyro program with the roles of :mod:`npro_aif.language`, choose an objective, a guide and a
 solver, and get a :class:`Plan`: an exact posterior over controls, states, observations and parameters.
 
-A name is imported once somebody asks for it, so that a program pays for what it uses.
+A name is imported when it is first used, so that a program pays only for what it needs.
 """
 
 from importlib import import_module
@@ -106,7 +106,7 @@ __all__ = [
     "with_draws",
 ]
 
-# Where the public names are, as above. (tests/test_house.py compares the two.)
+# The module of each public name, as above. (tests/test_house.py compares the two.)
 _MODULES = {
     "acting.agent": "Agent",
     "acting.episodes": "Episode Outcomes",
@@ -140,7 +140,7 @@ _PLACES = {name: module for module, names in _MODULES.items() for name in names.
 
 
 def __getattr__(name: str) -> Any:
-    """A public name, once somebody asks for it."""
+    """A public name, imported when it is first used."""
     if name not in _PLACES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     module = import_module(f"npro_aif.{_PLACES[name]}")

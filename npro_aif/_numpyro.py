@@ -1,6 +1,6 @@
-"""What is used of NumPyro beyond its documented interface, in one place: messages of our own, and the handlers' stack.
+"""Everything that is used of NumPyro beyond its documented interface: messages of our own, and the handlers' stack.
 
-No other module imports such names (``tests/test_house.py``), so that a new version of NumPyro is met here.
+No other module imports such names (``tests/test_house.py``), so that a new version of NumPyro needs changes only here.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ __all__ = ["Messenger", "is_innermost", "is_intervention", "plate_names", "send"
 
 
 def send(kind: str, default: Callable[..., Any], *args: Any) -> Any:
-    """What the handlers around make of a message of our own, and ``default(*args)`` where none of them answers."""
+    """The answer of the handlers to a message of our own, or ``default(*args)`` where none of them answers."""
     message = {"type": kind, "fn": default, "args": args, "kwargs": {}, "value": None}
     return apply_stack(message)["value"]
 
@@ -25,7 +25,7 @@ def is_innermost(handler: Messenger) -> bool:
 
 
 def is_intervention(message: Mapping[str, Any]) -> bool:
-    """Whether ``handlers.do`` has been at a site."""
+    """Whether ``handlers.do`` has replaced a site."""
     return message.get("_intervener_id") is not None
 
 

@@ -1,4 +1,4 @@
-"""What is believed: a joint distribution over the parameters and the present state, and its checks."""
+"""The belief, a joint distribution over the parameters and the present state, and its checks."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from npro_aif.errors import ModelError
 from npro_aif.numerics import is_concrete
 from npro_aif.states import SparseStates
 
-# A table whose rows miss one by more than this is a mistake, not rounding (float32 rows of a few thousand).
+# A row whose sum differs from one by more than this is a mistake, not rounding (float32, a few thousand entries).
 ROW_SUM_TOLERANCE = 1e-3
 
 
 class _Tables(NamedTuple):
     parameter: Array  # (Θ,)
-    state: Any  # (Θ, X), or the same by its entries
+    state: Any  # (Θ, X), an array or SparseStates
 
 
 class Belief(_Tables):
-    """A joint belief p(θ) p(x|θ) over parameters and the present state; where nothing else is unknown the state alone.
+    """A joint belief p(θ) p(x|θ) over parameters and the present state; without parameters, the state alone.
 
-    Where a table of all states would be large and little of it is not zero, :class:`npro_aif.SparseStates` stands for
-    it; what updates it keeps it so.
+    Where a table of all states would be large and mostly zero, :class:`npro_aif.SparseStates` takes its place; belief
+    updates keep that form.
 
     >>> import jax.numpy as jnp
     >>> Belief(parameter=jnp.array([0.5, 0.5]), state=jnp.array([[1.0, 0.0], [0.0, 1.0]])).state.shape
@@ -38,19 +38,19 @@ class Belief(_Tables):
     __slots__ = ()
 
     def __new__(cls, parameter: Any = ..., state: Any = None) -> Belief:
-        if parameter is ...:  # not None, which stands for itself where a belief is a tree of something else
-            given = isinstance(state, SparseStates)
-            return super().__new__(cls, jnp.ones(1), state if given else jnp.atleast_2d(jnp.asarray(state)))
+        if parameter is ...:  # not None: JAX builds beliefs whose leaves are None, and these must stay
+            table = state if isinstance(state, SparseStates) else jnp.atleast_2d(jnp.asarray(state))
+            return super().__new__(cls, jnp.ones(1), table)
         return super().__new__(cls, parameter, state)
 
 
 def is_sparse(belief: Any) -> bool:
-    """Whether a belief has its states by their entries."""
+    """Whether a belief keeps p(x|θ) by its entries."""
     return isinstance(belief.state, SparseStates)
 
 
 def check_type(belief: Any, name: str = "belief") -> None:
-    """Refuse what is not a belief made of arrays."""
+    """Refuse anything but a belief made of arrays."""
     if not isinstance(belief, Belief):
         raise ModelError(f"{name}: found {type(belief).__name__}, expected aif.Belief(parameter, state)")
     for field, table in zip(Belief._fields, belief, strict=True):
@@ -59,7 +59,7 @@ def check_type(belief: Any, name: str = "belief") -> None:
 
 
 def check_shape(belief: Belief, name: str = "belief") -> None:
-    """Refuse what is not a belief, or one whose two tables do not go together."""
+    """Refuse anything but a belief whose two tables fit each other."""
     check_type(belief, name)
     shapes = tuple(map(np.shape, belief))
     if len(shapes[0]) != 1 or len(shapes[1]) != 2 or shapes[0][0] != shapes[1][0]:
@@ -89,7 +89,7 @@ def check_numbers(belief: Belief, name: str = "belief") -> None:
 
 
 def _check_entries(states: SparseStates, name: str) -> None:
-    """Refuse entries that are no rows: of other shapes, or of states that there are not."""
+    """Refuse entries whose shapes do not fit, or whose states do not exist."""
     index = np.asarray(states.index)
     if index.shape != np.shape(states.probs) or not np.issubdtype(index.dtype, np.integer):
         raise ModelError(

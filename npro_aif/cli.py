@@ -1,4 +1,4 @@
-"""The command line: thin wrappers around :mod:`npro_aif.experiments`, which are imported when they are called."""
+"""The command line: thin wrappers around :mod:`npro_aif.experiments`, which each command imports when it is called."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ def main(
 
 
 def keep_compiled() -> None:
-    """Let JAX keep what it compiles in the user's cache folder; a folder that JAX was told of already stays.
+    """Let JAX keep what it compiles in the user's cache folder, unless another folder is set already.
 
-    By the environment, so that workers do the same; JAX reads it when it is imported, which is later.
+    This is set in the environment, so that workers use it too; JAX reads it when it is imported, which comes later.
     """
     caches = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(caches / "npro-aif" / "jax"))
@@ -46,13 +46,13 @@ def keep_compiled() -> None:
 
 
 def tell_lost(error: Exception, folder: Path | None) -> NoReturn:
-    """Say that the workers are gone, and how to go on; then end."""
-    kept = "Nothing was kept: use --resume." if folder is None else f"The same command goes on from {folder}."
-    typer.echo(f"Error: {error}. {kept}", err=True)
+    """Say that the workers are gone and how to go on, then exit."""
+    remedy = "Nothing was kept: use --resume." if folder is None else f"The same command goes on from {folder}."
+    typer.echo(f"Error: {error}. {remedy}", err=True)
     raise typer.Exit(1) from error
 
 
-# Spelled out here so that a wrong name is refused (with the right ones) before JAX is imported.
+# Spelled out here so that a wrong name is refused, with a list of the right ones, before JAX is imported.
 class TaskName(enum.StrEnum):
     tmaze = "tmaze"
     reactivity = "reactivity"
@@ -63,7 +63,7 @@ class TaskName(enum.StrEnum):
 
 
 def task_or_file(value: str) -> str:
-    """A task's name, or a file's."""
+    """Check that a value names a task or a ``.POMDP`` file."""
     if value in list(TaskName) or value.endswith(".POMDP"):
         return value
     names = ", ".join(repr(task.value) for task in TaskName)
@@ -122,50 +122,53 @@ def run(
     ],
     method: Annotated[Method, typer.Option(help="vfe is ours, the others are baselines.")] = Method.vfe,
     objective: Annotated[
-        ObjectiveName | None, typer.Option(help="What is minimised: active, with a file planning.")
+        ObjectiveName | None, typer.Option(help="What is minimised; by default active, and planning for a file.")
     ] = None,
-    solver: Annotated[SolverName | None, typer.Option(help="coordinate, or svi with --paper.")] = None,
-    episodes: Annotated[int, typer.Option(min=1, help="How many.")] = 20,
+    solver: Annotated[SolverName | None, typer.Option(help="By default coordinate, and svi with --paper.")] = None,
+    episodes: Annotated[int, typer.Option(min=1, help="The number of episodes.")] = 20,
     seed: Annotated[
-        int | None, typer.Option(min=0, help="Of the first episode and of the solver; 0, or with --paper the paper's.")
+        int | None,
+        typer.Option(min=0, help="The seed of the first episode and of the solver; 0, or the paper's with --paper."),
     ] = None,
     horizon: Annotated[int | None, typer.Option(min=1, help="Steps to look ahead.")] = None,
-    size: Annotated[int | None, typer.Option(min=5, help="Of DoorKey's grid, 8 by default.")] = None,
+    size: Annotated[int | None, typer.Option(min=5, help="The size of DoorKey's grid, 8 by default.")] = None,
     preference: Annotated[
         Preference | None,
-        typer.Option(help="DoorKey's: terminal or every-step; of wumpus and rock-sample: published or reward."),
+        typer.Option(help="For doorkey terminal or every-step; for wumpus and rock-sample published or reward."),
     ] = None,
-    weight: Annotated[float | None, typer.Option(min=0, help="Of the epistemic priors.")] = None,
+    weight: Annotated[float | None, typer.Option(min=0, help="The weight of the epistemic priors.")] = None,
     gradient: Annotated[
         Gradient | None,
-        typer.Option(help="F_active as a fixed point, or through: as a minimum, no observations learned."),
+        typer.Option(help="F_active as a fixed point (fixed), or as a minimum without learned observations (through)."),
     ] = None,
     memory: Annotated[
         str | None,
-        typer.Option(help="What the policy remembers: told or (tmaze) count of the cue; of a file, how many steps."),
+        typer.Option(
+            help="What the policy remembers: told, or (tmaze) count of the cue; for a file, a number of steps."
+        ),
     ] = None,
     cue_accuracy: Annotated[
-        float | None, typer.Option(min=0, max=1, help="How often the T-maze's cue is right; always by default.")
+        float | None, typer.Option(min=0, max=1, help="How often the T-maze's cue is right; 1 by default.")
     ] = None,
     act_by: Annotated[
-        ActBy | None, typer.Option(help="The likeliest first control, or the one with the least expected cost.")
+        ActBy | None, typer.Option(help="Do the likeliest first control, or the one with the least expected cost.")
     ] = None,
-    paper: Annotated[bool, typer.Option("--paper", help="What the paper's numbers were made with.")] = False,
+    paper: Annotated[bool, typer.Option("--paper", help="Use the settings of the paper's numbers.")] = False,
     details: Annotated[
-        bool, typer.Option("--details", help="With reactivity --paper: also the details of the code.")
+        bool, typer.Option("--details", help="With reactivity --paper: also the details of the paper's code.")
     ] = False,
     c_low_knob: Annotated[
         float | None,
         typer.Option(help="With --paper and a baseline: C with the knob below 4; -0.33 by the paper's text."),
     ] = None,
-    num_steps: Annotated[int | None, typer.Option(min=1, help="Gradient steps of svi.")] = None,
-    learning_rate: Annotated[float | None, typer.Option(help="Of svi.")] = None,
-    max_nodes: Annotated[int | None, typer.Option(min=1, help="Information states a decision, of search.")] = None,
-    first_nodes: Annotated[int | None, typer.Option(min=1, help="For the first decision, if more.")] = None,
-    max_depth: Annotated[int | None, typer.Option(min=1, help="Steps that search looks ahead.")] = None,
-    seconds: Annotated[float | None, typer.Option(help="Seconds a decision, of search.")] = None,
+    num_steps: Annotated[int | None, typer.Option(min=1, help="For svi: gradient steps.")] = None,
+    learning_rate: Annotated[float | None, typer.Option(help="For svi: Adam's learning rate.")] = None,
+    max_nodes: Annotated[int | None, typer.Option(min=1, help="For search: information states per decision.")] = None,
+    first_nodes: Annotated[int | None, typer.Option(min=1, help="For search: more, for the first decision.")] = None,
+    max_depth: Annotated[int | None, typer.Option(min=1, help="For search: steps to look ahead.")] = None,
+    seconds: Annotated[float | None, typer.Option(help="For search: seconds per decision.")] = None,
     max_steps: Annotated[
-        int | None, typer.Option(min=1, help="When an episode ends; the task's own by default.")
+        int | None, typer.Option(min=1, help="The number of steps after which an episode ends; by default the task's.")
     ] = None,
     json: Annotated[Path | None, typer.Option(help="Write the summary here.")] = None,
     table: Annotated[Path | None, typer.Option(help="Write a line for each episode here, as CSV.")] = None,
@@ -173,7 +176,7 @@ def run(
     workers: WorkersOption = None,
     dask: DaskOption = None,
 ) -> None:
-    """Run an agent in a task and summarise what came of it."""
+    """Run an agent in a task and summarise the episodes."""
     from npro_aif.acting.distributed import WorkersLost
     from npro_aif.experiments.run import INTERRUPTED
     from npro_aif.experiments.run import run as run_task
@@ -229,24 +232,24 @@ def view(
         str,
         typer.Argument(help=f"One of {', '.join(TaskName)}, or a file that ends in .POMDP.", callback=task_or_file),
     ],
-    seed: Annotated[int, typer.Option(min=0, help="Of the episode and of the solver.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="The seed of the episode and of the solver.")] = 0,
     objective: Annotated[
         list[ObjectiveName] | None,
-        typer.Option(help="Once for each agent to show side by side; by default active, and in the mazes planning."),
+        typer.Option(help="Give it once for each agent to show side by side; active, and in the mazes also planning."),
     ] = None,
     solver: Annotated[SolverName | None, typer.Option(help="coordinate by default.")] = None,
     out: Annotated[Path | None, typer.Option(help="Where to write; view_<task>.html by default.")] = None,
     horizon: Annotated[int | None, typer.Option(min=1, help="Steps to look ahead.")] = None,
-    size: Annotated[int | None, typer.Option(min=5, help="Of DoorKey's grid, 8 by default.")] = None,
-    memory: Annotated[str | None, typer.Option(help="What the policy remembers, as of run.")] = None,
+    size: Annotated[int | None, typer.Option(min=5, help="The size of DoorKey's grid, 8 by default.")] = None,
+    memory: Annotated[str | None, typer.Option(help="What the policy remembers, as for run.")] = None,
     max_steps: Annotated[int | None, typer.Option(min=1, help="When the episode ends.")] = None,
 ) -> None:
-    """Write a page in which to look through an episode: what was true, believed and planned at every step."""
+    """Write a page that shows one episode: what was true, believed and planned at every step."""
     from npro_aif.experiments.tasks import Settings, SettingsError
     from npro_aif.experiments.view import view as write
 
     settings = Settings(seed=seed, solver=solver and solver.value, horizon=horizon)
-    chosen = tuple(each.value for each in objective or ())
+    chosen = tuple(name.value for name in objective or ())
     try:
         write(task, settings, out, objectives=chosen, size=size, memory=memory, max_steps=max_steps)
     except SettingsError as error:
@@ -257,20 +260,21 @@ def view(
 def reproduce(
     what: Annotated[Part, typer.Argument(help="What to make.")],
     episodes: Annotated[
-        int | None, typer.Option(min=1, help="Of each row; 200, 200, 100 and (worlds) 1000 by default, as published.")
+        int | None,
+        typer.Option(min=1, help="Episodes per row; by default 200, 200, 100 and (worlds) 1000, as published."),
     ] = None,
     out: Annotated[
         Path | None, typer.Option(help="Where to write; results by default, results/quick with --quick.")
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="A short version of everything.")] = False,
-    long: Annotated[bool, typer.Option("--long", help="Also what takes hours; it says so first.")] = False,
+    long: Annotated[bool, typer.Option("--long", help="Also the parts that take hours; it says so first.")] = False,
     fresh: Annotated[
         bool, typer.Option("--fresh", help="Also rows that the repository keeps in docs/rows with the same settings.")
     ] = False,
     workers: WorkersOption = None,
     dask: DaskOption = None,
 ) -> None:
-    """Make the paper's tables and figures with our numbers; a run that was stopped goes on where it was."""
+    """Make the paper's tables and figures with our numbers; a run that was stopped continues where it was."""
     from npro_aif.acting.distributed import WorkersLost
     from npro_aif.experiments.reproduce import reproduce as make
     from npro_aif.experiments.run import INTERRUPTED
@@ -292,8 +296,8 @@ def reproduce(
 
 @app.command()
 def demo(
-    out: Annotated[Path, typer.Option(help="Where to draw.")] = Path("outputs"),
-    episodes: Annotated[int, typer.Option(min=1, help="Of each objective.")] = 20,
+    out: Annotated[Path, typer.Option(help="Where to write the figures.")] = Path("outputs"),
+    episodes: Annotated[int, typer.Option(min=1, help="Episodes per objective.")] = 20,
 ) -> None:
     """Plan in the T-maze with each objective, act in a few episodes, and draw what was planned."""
     from npro_aif.experiments.demo import demo as show

@@ -1,4 +1,4 @@
-"""Distributions that NumPyro does not have: a categorical that is certain of one outcome, and one of a few outcomes."""
+"""Two distributions that NumPyro lacks: a categorical with one certain outcome, and one with few possible outcomes."""
 
 from typing import ClassVar
 
@@ -14,7 +14,7 @@ from npro_aif.numerics import is_concrete, safe_log
 
 
 class DeterministicCategorical(dist.Distribution):
-    """A categorical that is certain of one outcome: an integer a row instead of a row of probabilities.
+    """A categorical whose outcome is certain: one integer instead of a row of probabilities.
 
     :param index: the outcome, an integer array of any batch shape.
     :param num_categories: the number of categories.
@@ -59,9 +59,9 @@ class DeterministicCategorical(dist.Distribution):
 
 
 class SparseCategorical(dist.Distribution):
-    """A categorical with few outcomes a row, as large stochastic worlds have: no row is as long as the categories.
+    """A categorical with a few possible outcomes, listed with their probabilities: for large stochastic worlds.
 
-    :param index: the outcomes, an integer array (…, K); one that is there twice counts with the sum.
+    :param index: the outcomes, an integer array (…, K); the probabilities of one that occurs twice add up.
     :param probs: their probabilities, (…, K).
     :param num_categories: the number of categories.
 

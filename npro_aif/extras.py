@@ -1,11 +1,11 @@
-"""Optional packages: what needs one says which extra brings it.
+"""Optional packages: an error that says which extra installs the missing one.
 
-Planning needs NumPyro, JAX, Optax, funsor and NumPy only; ``pip install 'npro-aif[all]'`` brings everything else.
+Planning needs only NumPyro, JAX, Optax, funsor and NumPy; ``pip install 'npro-aif[all]'`` installs everything else.
 """
 
 from __future__ import annotations
 
-EXTRAS = {  # by package, the extra that brings it
+EXTRAS = {  # package: the extra that installs it
     "gymnasium": "envs",
     "minigrid": "envs",
     "arviz": "arviz",
@@ -18,9 +18,9 @@ EXTRAS = {  # by package, the extra that brings it
 
 
 def missing(error: ImportError, what: str) -> ImportError:
-    """An error that names the extra with the package that is not there; the error itself if no extra has it.
+    """An error that names the extra of the missing package; the error itself if no extra has that package.
 
-    :param what: what it is needed for, the subject of the sentence.
+    :param what: what needs the package; it is the subject of the error's sentence.
 
     >>> missing(ImportError(name="minigrid.core"), "DoorKey")
     ImportError("DoorKey needs minigrid, which is not installed: pip install 'npro-aif[envs]'")

@@ -64,8 +64,8 @@ def state(
 ) -> Array:
     """A state x: before the rollout the present one (``x_0``), inside a step the next one (``x_t``).
 
-    :param hidden: whether the policy of a plan does not see it; by default it sees every state. (An agent knows of any
-        state what its belief says.)
+    :param hidden: True hides it from the policy of a plan; by default the policy sees every state. (An agent knows of
+        any state what its belief says.)
 
     >>> with numpyro.handlers.seed(rng_seed=0), numpyro.handlers.trace() as sites:
     ...     x = state("x", dist.Categorical(probs=jnp.array([0.0, 0.0, 1.0])))
@@ -130,12 +130,13 @@ def observation(
 
 
 def memory(name: str, value: ArrayLike, size: int, *, labels: Sequence[str] | None = None) -> Array:
-    """What the policy remembers: before the rollout its first content, in a step (after the observations) the new one.
+    """What the policy remembers: its first content before the rollout, its new content inside a step.
 
-    The policy of a plan sees it beside the visible states, so that later controls can depend on what was observed.
+    Inside a step it comes after the observations. The policy of a plan sees it beside the visible states, so that later
+    controls can depend on what was observed.
 
-    :param value: a whole number from 0 to ``size - 1``, made of the old content, visible states, the control and
-        observations (at first: of visible states).
+    :param value: a whole number from 0 to ``size - 1``, computed from the old content, visible states, the control and
+        observations (before the rollout from visible states only).
     :return: the content, for the rollout's carry.
 
     >>> def step(told, t):
@@ -159,7 +160,7 @@ def history(
     """A memory of the last steps: before the rollout an empty one, inside a step the old one with this step's values.
 
     :param length: how many steps are remembered.
-    :param sizes: by name, how many values there are of what is remembered (visible states, controls, observations).
+    :param sizes: by name, the number of values of everything remembered (visible states, controls, observations).
     :param past: inside a step, what was remembered before.
     :param values: inside a step, this step's values by name.
 
@@ -173,7 +174,7 @@ def history(
     """
     if length < 1:
         raise ModelError(f"history '{name}': found a length of {length}, expected at least 1")
-    base = int(np.prod(list(sizes.values()))) + 1  # 0 stands for a step that is not there yet
+    base = int(np.prod(list(sizes.values()))) + 1  # 0 stands for a step that has not happened yet
     if past is None:
         return memory(name, 0, base**length, labels=_history_labels(sizes, length))
     if values.keys() != sizes.keys():
@@ -254,7 +255,7 @@ def declared_horizon(model: Callable[..., Any]) -> int | None:
 
 
 def default_horizon(model: Callable[..., Any]) -> int:
-    """The horizon that a model declares, which it must."""
+    """The horizon that a model declares in its signature; refused if it declares none."""
     declared = declared_horizon(model)
     if declared is None:
         raise ValueError("horizon: found None, expected a number of steps (the model declares no default)")

@@ -58,7 +58,7 @@ def relative_entropy(q: Array, p: Array) -> Array:
     both = believed & possible
     gap = jnp.where(both, q, 0.0) - jnp.where(both, p, 0.0)
     mine, theirs = jnp.exp(q), jnp.exp(p)
-    reach = float(jnp.finfo(gap.dtype).eps) ** (1 / 7)  # where the first term that is left out, δ⁷/840, is rounding
+    reach = float(jnp.finfo(gap.dtype).eps) ** (1 / 7)  # below it the first term left out, δ⁷/840, is lost in rounding
     near = jnp.clip(gap, -reach, reach)
     series = theirs * near**2 * (1 / 2 + near * (1 / 3 + near * (1 / 8 + near * (1 / 30 + near / 144))))
     inside = jnp.where(jnp.abs(gap) < reach, series, mine * gap - (mine - theirs))
@@ -67,7 +67,10 @@ def relative_entropy(q: Array, p: Array) -> Array:
 
 
 def less_common(log: Array, cost: Array) -> tuple[Array, Array]:
-    """log p − (cost − least), and the least cost of what is possible in a row: what is common would drown the rest."""
+    """log p − (cost − least), and the least cost that is possible in each row.
+
+    A large cost that all entries of a row share would otherwise swamp their differences.
+    """
     least = jnp.where(log > -jnp.inf, cost, jnp.inf).min(-1, keepdims=True)
     least = jnp.where(jnp.isfinite(least), least, 0.0)
     return log - (cost - least), least
@@ -75,7 +78,7 @@ def less_common(log: Array, cost: Array) -> tuple[Array, Array]:
 
 @jax.custom_jvp
 def without_gradient(x: Array) -> Array:
-    """The same numbers, through which nobody can differentiate: where a gradient would be wrong it is refused."""
+    """The same numbers, but differentiating through them is refused: the gradient would be wrong."""
     return x
 
 
@@ -115,7 +118,7 @@ def sum_leading(table: Array) -> Array:
 
 def sum_last(table: Array) -> Array:
     """Σ over the last axis, likewise: XLA does not vectorise reductions."""
-    if table.shape[-1] <= FEW_TERMS and not are_laid():  # one by one they would travel between devices
+    if table.shape[-1] <= FEW_TERMS and not are_laid():  # over devices each term would be sent by itself
         return functools.reduce(jnp.add, [table[..., i] for i in range(table.shape[-1])])
     return jnp.matmul(table, jnp.ones(table.shape[-1], table.dtype), precision=jax.lax.Precision.HIGHEST)
 

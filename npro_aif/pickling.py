@@ -1,4 +1,4 @@
-"""Plans, planners and agents as bytes: what was compiled stays behind and is made again where they are read.
+"""Plans, planners and agents as bytes: compiled code is left out, and made again when they are read.
 
 A model written in a notebook, and an Optax optimizer, are functions that plain ``pickle`` cannot name; with cloudpickle
 (the extra ``pickle``) they travel by value.
@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 
 def dumps(value: Any) -> bytes:
-    """The bytes of a value, by cloudpickle where it is installed."""
+    """The bytes of a value, made with cloudpickle where that is installed."""
     try:
         import cloudpickle
     except ImportError:
@@ -26,7 +26,7 @@ def dumps(value: Any) -> bytes:
 
 
 class Portable:
-    """Something that can be pickled, also after use."""
+    """An object that can be pickled even after it was used."""
 
     transient: ClassVar[tuple[str, ...]] = ()  # attributes that stay behind
 
@@ -35,7 +35,7 @@ class Portable:
         return _restore, (type(self), dumps(attributes))
 
     def restore(self) -> None:
-        """Make again what stayed behind."""
+        """Make the attributes again that were left out."""
 
 
 def _restore(cls: type, content: bytes) -> Any:

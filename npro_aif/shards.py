@@ -1,7 +1,8 @@
 """Parameters laid over devices: each holds the tables of its own parameters, and sums are made over all of them.
 
-Inside :func:`laid_over` arrays look whole and XLA parts them; what it would gather for, because indices hide which
-parameter is meant, goes through :func:`summed` and :func:`each`. Inside :meth:`Shards.run` arrays are a device's own.
+Inside :func:`laid_over` arrays look whole and XLA divides them among the devices. Where an index hides which parameter
+is meant, XLA would gather whole arrays; such computations go through :func:`summed` and :func:`each`. Inside
+:meth:`Shards.run` arrays are one device's own.
 """
 
 from __future__ import annotations
@@ -45,14 +46,14 @@ class Shards:
         return len(self.mesh.local_devices)
 
     def spec(self, axis: int | None) -> PartitionSpec:
-        """Along which axis an array is laid over the devices; None for the same on all."""
+        """The layout of an array whose given axis is laid over the devices; with None it is the same on all of them."""
         return PartitionSpec() if axis is None else PartitionSpec(*([None] * axis), self.axes)
 
     def sharding(self, axis: int | None = None) -> NamedSharding:
         return NamedSharding(self.mesh, self.spec(axis))
 
     def padded(self, count: int) -> int:
-        """The least number, not smaller, that the devices share evenly.
+        """The least number from ``count`` up that the devices share evenly.
 
         >>> Shards(Mesh(np.asarray(jax.devices()[:1]), ("parameter",))).padded(7)
         7
@@ -60,11 +61,11 @@ class Shards:
         return -(-count // self.count) * self.count
 
     def everywhere(self, tree: Any) -> Any:
-        """The same numbers on every device; every process has to have them."""
+        """The same numbers on every device; every process must hold them."""
         return jax.tree.map(lambda leaf: self._put(leaf, None), tree)
 
     def parted(self, tree: Any) -> Any:
-        """Arrays whose first axis, which the devices share evenly, is laid over them; every process has to have all."""
+        """Arrays whose first axis is shared evenly by the devices; every process must hold all of it."""
         return jax.tree.map(lambda leaf: self._put(leaf, 0), tree)
 
     def _put(self, leaf: Any, axis: int | None) -> Array:
@@ -81,8 +82,8 @@ class Shards:
     ) -> Callable[..., Any]:
         """A function of each device's own arrays.
 
-        :param together: whether these are parameters of one problem, so that what is asked of all is asked of all
-            devices; otherwise each has problems of its own.
+        :param together: whether the devices hold the parameters of one problem, so that a sum over parameters is one
+            over all devices; otherwise each device has problems of its own.
         """
 
         def own(*arguments: Any) -> Any:
@@ -107,7 +108,7 @@ def _set(variable: contextvars.ContextVar[Shards | None], shards: Shards | None)
 
 
 def laid_over(shards: Shards) -> contextlib.AbstractContextManager[None]:
-    """Where code is traced whose arrays have parameters laid over these devices."""
+    """A context for tracing code whose arrays have parameters laid over these devices."""
     return _set(_WHOLE, shards)
 
 
@@ -127,28 +128,28 @@ def are_apart() -> bool:
 
 
 def of_all(count: int) -> int:
-    """So many parameters of a device, on all of them."""
+    """The number of parameters on all devices, from the number on each."""
     shards = _OWN.get()
     return count if shards is None else count * shards.count
 
 
 def least_of_all(table: Array) -> Array:
-    """The least over the last axis, that of parameters: over those of all devices where each has its own."""
+    """The least over the last axis, that of parameters: those of all devices, where each holds its own."""
     least, shards = table.min(-1), _OWN.get()
     return least if shards is None else jax.lax.pmin(least, shards.axes)
 
 
 def summed(function: Callable[..., Array], *laid: Laid, loops: bool = False) -> Array:
-    """A sum over parameters that a function makes, each device's own part first where they are laid over devices.
+    """The sum over parameters that ``function`` computes; over devices, each first sums its own parameters.
 
-    :param loops: whether the function has loops that begin with constants, which JAX cannot check; nobody may
-        differentiate it then.
+    :param loops: whether the function has loops that begin with constants, which JAX cannot check; it must then not be
+        differentiated.
     """
     return _joined(jax.lax.psum, function, laid, check=not loops)
 
 
 def largest(function: Callable[..., Array], *laid: Laid) -> Array:
-    """The largest of the values that a function makes of each device's own parameters."""
+    """The largest of the values that ``function`` computes from each device's own parameters."""
     return _joined(jax.lax.pmax, function, laid, check=False)
 
 
@@ -169,14 +170,14 @@ def _joined(
 
 
 def each(function: Callable[..., Any], out_axis: int, *laid: Laid) -> Any:
-    """A function that treats every parameter by itself, on each device for its own."""
+    """A function that treats every parameter by itself, so that each device runs it for its own."""
     shards = _WHOLE.get()
     if shards is None:
         return function(*(array for array, _ in laid))
-    own = jax.shard_map(
+    mapped = jax.shard_map(
         function, mesh=shards.mesh, in_specs=_specs(shards, laid), out_specs=shards.spec(out_axis), check_vma=False
     )
-    return own(*(array for array, _ in laid))
+    return mapped(*(array for array, _ in laid))
 
 
 def _specs(shards: Shards, laid: tuple[Laid, ...]) -> tuple[PartitionSpec, ...]:

@@ -30,11 +30,11 @@ class Role(NamedTuple):
     kind: str  # "parameter", "state", "control", "observation", "sensor" (one with plan=False) or "preference"
     site: str  # the name that the user gave, without the time index
     labels: tuple[str, ...] | None = None
-    hidden: bool | None = None  # of a state: whether the policy does not see it
+    hidden: bool | None = None  # of a state: True where the policy does not see it
 
 
 class Expecting(Protocol):
-    """What reads a program: it is told of every site before, and after, the site is drawn."""
+    """A reader of programs, which is told of every site before and after the site is drawn."""
 
     def expect(self, full_name: str) -> None: ...
 
@@ -113,7 +113,7 @@ def sample_site(full_name: str, fn: dist.Distribution, infer: dict[str, Any], ob
 
 @functools.cache
 def unused_key() -> Array:
-    """A key for a site whose value is given: a ``seed`` handler would otherwise make one, and keep what is traced."""
+    """A key for a site whose value is given: a ``seed`` handler would otherwise make one, and keep a traced value."""
     with jax.ensure_compile_time_eval():
         return jax.random.key(0)
 

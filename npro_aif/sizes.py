@@ -1,7 +1,7 @@
-"""Every size at which the package does something else, with what was measured when it was set.
+"""Every size at which the package changes its method, with the measurements from which it was chosen.
 
-"Small" has one meaning, :func:`is_small`. The times are of ``python benchmarks/bench_sizes.py``, in float32 on one core
-of a machine whose other core was busy; what it does not measure says what it rests on.
+"Small" has one meaning, :func:`is_small`. The times come from ``python benchmarks/bench_sizes.py``, in float32 on one
+core of a machine whose other core was busy. A size that was not measured says how it was chosen.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ import os
 
 # --- Small or large -----------------------------------------------------------------------------------------
 
-# Entries of a (θ, s, u) table. Below, a call, a branch or a loop costs more than what it computes: slices are looked at
-# together, beliefs are planned together, and perception goes into the same call as planning. As small and as large, ms
-# for a belief in a batch and alone: 0.26, 1.0 and 0.93, 1.5 with 80 entries; 1.6, 2.9 and 2.3, 3.4 with 2,000; 5.1, 7.1
-# and 6.9, 6.8 with 4,000; 6.9, 23 and 16, 16 with 8,000.
+# Entries of a (θ, s, u) table. Below this size a call, a branch or a loop costs more than the computation inside it, so
+# slices are looked at together, beliefs are planned together, and perception goes into the same call as planning.
+# Milliseconds for a belief in a batch and alone, first treated as small and then as large: 0.26, 1.0 and 0.93, 1.5 with
+# 80 entries; 1.6, 2.9 and 2.3, 3.4 with 2,000; 5.1, 7.1 and 6.9, 6.8 with 4,000; 6.9, 23 and 16, 16 with 8,000.
 SMALL = 2_000
 
 # --- Which parameters a plan considers ----------------------------------------------------------------------

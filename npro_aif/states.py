@@ -1,4 +1,4 @@
-"""Rows p(x|θ) by their entries: for each parameter the few states that are possible, and no table over all of them."""
+"""Rows p(x|θ) by their entries: only the few states that are possible under each parameter, without a whole table."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from npro_aif.sizes import MOST_FROZEN
 @functools.partial(jax.tree_util.register_dataclass, data_fields=("index", "probs"), meta_fields=("num_states",))
 @dataclass(frozen=True)
 class SparseStates:
-    """p(x|θ) by at most K states for each parameter, in the place of a table (Θ, X): ``aif.Belief(parameter, states)``.
+    """p(x|θ) by at most K states for each parameter, in place of a table (Θ, X): ``aif.Belief(parameter, states)``.
 
-    It is read as that table is: ``belief.state[theta]`` makes the rows that are asked for, and what needs the whole
-    table gets it, unless it is so large that it is refused.
+    A program reads it as it reads the table: ``belief.state[theta]`` makes just these rows. Code that needs the whole
+    table gets it, unless the table would be too large, which is refused.
 
-    :param index: (Θ, K) the states; one may come twice, its probabilities then add up.
-    :param probs: (Θ, K) how probable each is; 0 for padding.
+    :param index: (Θ, K) the states; the probabilities of a state that occurs twice add up.
+    :param probs: (Θ, K) the probability of each; 0 for padding.
     :param num_states: X.
 
     >>> states = SparseStates(np.array([[2], [0]]), np.ones((2, 1)), 4)
@@ -58,7 +58,7 @@ class SparseStates:
 
     @property
     def nbytes(self) -> int:
-        """What the entries take."""
+        """The bytes of the entries."""
         return self.index.nbytes + self.probs.nbytes
 
     def __len__(self) -> int:
@@ -105,11 +105,11 @@ class SparseStates:
         return self.dense()
 
     def astype(self, dtype: Any) -> SparseStates:
-        """The same in a precision."""
+        """The same entries in another precision."""
         return replace(self, index=np.asarray(self.index, np.int32), probs=np.asarray(self.probs, dtype))
 
     def padded(self) -> SparseStates:
-        """The same with room for 1, 4, 16, … entries a row: what is compiled for it compiles once for each of these."""
+        """The same with 1, 4, 16, … entries a row, so that code is compiled once for each of these sizes only."""
         width = 1
         while width < self.probs.shape[-1]:
             width *= 4
@@ -117,14 +117,14 @@ class SparseStates:
         return replace(self, index=jnp.pad(self.index, extra), probs=jnp.pad(self.probs, extra))
 
     def entries(self, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """What is possible under some parameters (R,): the place of each in ``theta``, its state and probability."""
+        """The possible states of some parameters (R,): for each its place in ``theta``, the state, the probability."""
         index, probs = np.asarray(self.index)[theta], np.asarray(self.probs)[theta]
         place = np.flatnonzero(probs)
         return place // probs.shape[1], index.ravel()[place], probs.ravel()[place]
 
 
 def sparse_states(theta: np.ndarray, x: np.ndarray, probs: np.ndarray, shape: tuple[int, int]) -> SparseStates:
-    """Rows from entries that are sorted by their parameter; a parameter without entries is (anywhere,) in state 0.
+    """Rows from entries that are sorted by their parameter; a parameter without entries gets state 0.
 
     :param probs: they sum to one for each parameter.
     :param shape: the numbers of parameters and states.

@@ -1,4 +1,4 @@
-"""A sound little program whose slice a test can break, and what a planner says to it."""
+"""A sound little program whose slice a test can break, and a check of the planner's answer."""
 
 from __future__ import annotations
 

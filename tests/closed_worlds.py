@@ -166,7 +166,7 @@ def tree_value(world: ClosedWorld) -> float:
 
 
 class History(NamedTuple):
-    """One way that things may go, with all memories."""
+    """One possible history, with all memories."""
 
     probability: float
     theta: int

@@ -16,7 +16,7 @@ HIDDEN = ("gymnasium", "minigrid", "arviz", "xarray", "h5netcdf", "matplotlib", 
 
 
 class Hide(importlib.abc.MetaPathFinder):
-    """Packages that are not there."""
+    """A finder that hides packages."""
 
     def find_spec(self, name: str, *args: Any) -> None:
         if name.partition(".")[0] in HIDDEN:
@@ -24,7 +24,7 @@ class Hide(importlib.abc.MetaPathFinder):
 
 
 def refusal(action: Any) -> str:
-    """What an action says that lacks a package."""
+    """The message of an action that lacks a package."""
     try:
         action()
     except (ImportError, SystemExit) as error:

@@ -1,6 +1,6 @@
 """The lower bounds of the dependencies as exact versions, read from pyproject.toml: `python tests/oldest.py`.
 
-`make oldest` installs what this prints, so that what is tested there is what is declared.
+`make oldest` installs these versions, so that it tests exactly the declared bounds.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from benchmarks.odd.parts import (
 
 def distributions() -> Iterator[tuple[str, Program]]:
     p = 0.1 + 0.2 * jnp.arange(3.0)
-    made: dict[str, Callable[[Any], Any]] = {
+    kinds: dict[str, Callable[[Any], Any]] = {
         "Bernoulli": lambda x: dist.Bernoulli(probs=p[x]),
         "Bernoulli of logits": lambda x: dist.Bernoulli(logits=p[x]),
         "Binomial": lambda x: dist.Binomial(2, probs=p[x]),
@@ -63,10 +63,10 @@ def distributions() -> Iterator[tuple[str, Program]]:
         "no distribution": lambda x: SENSOR[0, x],
         "None": lambda x: None,
     }
-    for name, make in made.items():
+    for name, make in kinds.items():
         yield f"y: {name}", plain(observation=lambda th, x, u, new, t, make=make: aif.observation("y", make(new)))
     for name in ("Bernoulli", "Binomial", "DiscreteUniform(0, n)", "Categorical.mask(False)", "Poisson", "to_event(0)"):
-        make = made[name]
+        make = kinds[name]
         yield f"u: {name}", plain(control=lambda th, x, t, make=make: aif.control("u", make(x)))
     yield "θ: Bernoulli", plain(theta=lambda b: aif.parameter("theta", dist.Bernoulli(probs=b.parameter[1])))
     yield "θ: its own numbers", plain(theta=lambda b: aif.parameter("theta", dist.Categorical(probs=SENSOR[0, 0])))

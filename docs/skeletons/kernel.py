@@ -108,8 +108,8 @@ class Ring:
 if __name__ == "__main__":
     belief = aif.Belief(jnp.array([0.3, 0.7]), jnp.full((2, PLACES), 1 / PLACES))
     world = program_of(ring, belief, 3).world(belief, 3)  # as it is read: a row of probabilities for each (θ, x, u)
-    own = Ring(jnp.asarray(SLIPS))
-    np.testing.assert_allclose(jnp.exp(own.table()), jnp.exp(world.state.at(0).table()), atol=1e-6)
+    kernel = Ring(jnp.asarray(SLIPS))
+    np.testing.assert_allclose(jnp.exp(kernel.table()), jnp.exp(world.state.at(0).table()), atol=1e-6)
     before, policy = jnp.full((PLACES, 2), 0.1), jnp.full((PLACES, CONTROLS), 1 / CONTROLS)
-    np.testing.assert_allclose(own.push(before, policy), world.state.at(0).push(before, policy), atol=1e-6)
+    np.testing.assert_allclose(kernel.push(before, policy), world.state.at(0).push(before, policy), atol=1e-6)
     print("the same flows without a table over states")

@@ -26,34 +26,34 @@ from npro_aif.program.sharded import mean_state
 from npro_aif.program.signature import Signature, flat_index, marginalize, split
 
 Control = int | dict[str, int]
-SPREAD = 1e-3  # a state whose most probable value has at most this much less than one is known
+SPREAD = 1e-3  # a state counts as known if its most probable value has at least one minus this
 
 
 class AgentState(NamedTuple):
     """Where an agent is in an episode."""
 
     belief: Belief  # with everything that was observed so far
-    step: int  # how many controls were chosen
+    step: int  # how many controls were chosen so far
     control: int | None  # the last of them, flat
-    key: tuple[int, ...] | None  # of the episode, as words: it draws between ties
-    plans: tuple[Plan, ...]  # those that are kept, the latest last
+    key: tuple[int, ...] | None  # the episode's key as plain numbers, which draws between ties
+    plans: tuple[Plan, ...]  # the plans that are kept, the latest last
 
 
 class Agent(Portable):
     """Acts by planning: ``control = agent.act(observation)``.
 
-    :param planner: plans from beliefs.
-    :param belief: what is believed before the first observation.
+    :param planner: an :class:`npro_aif.Planner`.
+    :param belief: the belief before the first observation.
     :param horizon: how many steps to look ahead, the planner's largest by default.
-    :param max_steps: how long an episode lasts at most; the horizon is never longer than the steps that are left.
-    :param seed: where solvers start from. Step t of every episode starts from the same initial values, so that equal
-        beliefs give equal plans; what differs between episodes is how ties are broken (:meth:`reset`).
+    :param max_steps: the most steps of an episode; the horizon is never longer than the steps that are left.
+    :param seed: of the solver's initial values. Step t of every episode starts from the same ones, so that equal
+        beliefs give equal plans; only the way ties are broken differs between episodes (:meth:`reset`).
     :param warm_start: start each plan from the one before, shifted by one step, instead.
     :param ignore_impossible: leave out observations that the model thinks impossible, instead of raising.
     :param record: keep every plan, in ``agent.plans`` and in the ``plans`` of an :class:`npro_aif.Episode`. By default
-        those of :meth:`act` are kept, and those of :func:`npro_aif.run_episodes`, which may be very many, are not.
+        plans of :meth:`act` are kept, and plans of :func:`npro_aif.run_episodes`, which can be very many, are not.
     :param ties: "draw" between controls that are tied, by the key of :meth:`reset`, or take the "first" of them.
-    :param tie_tolerance: controls whose probabilities (or costs) differ by no more are tied; 0 is a bare argmax.
+    :param tie_tolerance: controls whose probabilities (or costs) differ by at most this are tied; 0 is a bare argmax.
     :param act_by: take the control with the highest q(u_1) ("probability", the default), or the one with the least
         expected cost from the present belief ("cost"). Where the present state is not known q(u_1) is a vote of
         policies that see it.
@@ -100,7 +100,7 @@ class Agent(Portable):
         self.record = record
         self.rule = Rule(ties, tie_tolerance)
         self.act_by = act_by
-        # Whether a belief that is spread over what the policy sees is worth a warning: perfect recall sees no state.
+        # Whether to warn of a belief that is spread over states which the policy sees: perfect recall sees none.
         self._warn = act_by is None and not getattr(planner.guide, "recalls", False)
         self.restore()
         self.reset()
@@ -113,7 +113,7 @@ class Agent(Portable):
             ignore_impossible=self.ignore_impossible,
             by_cost=self.act_by == "cost",
         )
-        self.solutions: Solutions | None = None  # problems that were solved before, and where to keep new ones
+        self.solutions: Solutions | None = None  # problems solved before; new ones are added
 
     # --- One agent ---
 
@@ -125,17 +125,20 @@ class Agent(Portable):
         self.state = self.begin(key)
 
     def act(self, observation: Observation) -> Control:
-        """The control to do next, given what was observed since the last one (or at the start); None for nothing."""
+        """The control to do next.
+
+        :param observation: what was observed since the last control, or at the start; None if nothing was.
+        """
         record = self.record is not False
         ((control, self.state),) = self.decide([self.state], [observation], self.solutions, record=record)
         return control
 
     def did(self, control: Control) -> None:
-        """Say what was really done after the last :meth:`act`, where it is not what that returned."""
+        """Say which control was really done after the last :meth:`act`, if not the one that it returned."""
         self.state = self.state._replace(control=flat_index(control, self.signature.control, "control"))
 
     def observe(self, observation: Observation) -> None:
-        """Update the belief with the last control and what was observed then, without choosing what to do next."""
+        """Update the belief with the last control and the observation after it, without choosing the next control."""
         belief, step, control, *_ = self.state
         elapsed = max(step - 1, 0) if self.filter.program.takes_elapsed else 0
         belief = self.filter(
@@ -144,15 +147,15 @@ class Agent(Portable):
         self.state = self.state._replace(belief=belief)
 
     def learn(self) -> None:
-        """Begin further episodes with what is believed of the parameters now; the first states stay as they were.
+        """Begin later episodes with the present belief about the parameters; the first states stay as they were.
 
-        It costs nothing: the belief that acting filters is the posterior.
+        It costs nothing: the belief that is updated while acting is the posterior.
         """
         self.initial_belief = self.initial_belief._replace(parameter=typed(self.belief.parameter))
 
     @property
     def belief(self) -> Belief:
-        """What is believed now."""
+        """The present belief."""
         return self.state.belief
 
     @property
@@ -170,7 +173,7 @@ class Agent(Portable):
         """The belief updates of the agent's program."""
         return self._decider.filter
 
-    # --- Any number of them ---
+    # --- Any number of agents ---
 
     def begin(self, key: Array | None = None) -> AgentState:
         """The state at the start of an episode; see :meth:`reset`."""
@@ -184,10 +187,10 @@ class Agent(Portable):
         *,
         record: bool,
     ) -> list[tuple[Control, AgentState]]:
-        """What to do next in several episodes that are all at one step, and where each then is.
+        """The next control of several episodes that are all at the same step, and the state of each afterwards.
 
-        :param observations: what was observed in each.
-        :param solutions: problems that were solved before, and where to keep new ones.
+        :param observations: what was observed in each episode.
+        :param solutions: problems solved before; new ones are added.
         :param record: keep the plans.
         """
         step = states[0].step
@@ -239,7 +242,7 @@ class Agent(Portable):
 
 
 def warn_of_spread(belief: Belief, signature: Signature) -> None:
-    """Warn where the policy sees a state that the belief does not know."""
+    """Warn if the policy sees a state about which the belief is not certain."""
     state = mean_state(belief)
     for site in signature.state:
         known = float(marginalize(state, signature.state, site.name).max()) > 1 - SPREAD
@@ -254,5 +257,5 @@ def warn_of_spread(belief: Belief, signature: Signature) -> None:
 
 @functools.lru_cache
 def _planning_key(seed: int, step: int) -> Any:
-    """Where a plan's solver starts from: the same at this step of every episode."""
+    """The key of a plan's solver: the same at this step of every episode."""
     return jax.random.fold_in(jax.random.key(seed), step)

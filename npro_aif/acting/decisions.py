@@ -1,7 +1,7 @@
-"""From what agents observed to what they do next: one function for one agent at one step and for many in lockstep.
+"""From observations to the next controls: one function serves one agent at one step and many in lockstep.
 
-Equal beliefs that saw the same are updated once, and problems that are exactly the same are solved once; which way the
-others go is said by :mod:`npro_aif.planning.ways`.
+Equal beliefs with equal observations are updated once, and equal problems are solved once;
+:mod:`npro_aif.planning.ways` decides how the remaining ones are solved.
 """
 
 from __future__ import annotations
@@ -29,30 +29,30 @@ Observation = int | Mapping[str, int] | None  # None: nothing was observed
 
 
 class Situation(NamedTuple):
-    """What a decision depends on: the belief before the last control, and what was observed after it."""
+    """What a decision depends on: the belief before the last control, that control, and the observation after it."""
 
     belief: Belief
-    control: int | None  # the last one, flat; None before the first
+    control: int | None  # the last control, flat; None before the first
     observation: Any  # what was observed, by site or as an index; None for nothing
-    plan: Plan | None  # the one made one step earlier, to start from
+    plan: Plan | None  # the plan made one step earlier, to start from
 
 
 class Decision(NamedTuple):
-    """What came of it."""
+    """A decision: the updated belief, and the scores of the controls."""
 
-    belief: Belief  # with what was observed
-    control: np.ndarray  # (U,) q(u_1), or minus what each control costs
-    plan: Plan | None  # the whole of it, where it was asked for
+    belief: Belief  # after the observation
+    control: np.ndarray  # (U,) q(u_1), or minus the cost of each control
+    plan: Plan | None  # the whole plan, where it was asked for
 
 
 class Decider:
     """Decisions with one planner.
 
-    :param planner: plans from beliefs.
+    :param planner: an :class:`npro_aif.Planner`.
     :param belief: any belief of the model.
-    :param horizon: how many steps to look ahead at most.
+    :param horizon: the most steps to look ahead.
     :param ignore_impossible: leave out observations that the model thinks impossible, instead of raising.
-    :param by_cost: controls are told apart by what they cost, not by q(u_1).
+    :param by_cost: score controls by their costs, not by q(u_1).
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class Decider:
     ):
         self.planner, self.horizon, self.ignore_impossible = planner, horizon, ignore_impossible
         self.by_cost = by_cost
-        self._elapsed = 0  # the steps that have passed, for a model that asks for them
+        self._elapsed = 0  # the number of steps that have passed, for a model that asks for it
         functions = planner.functions_for(belief, horizon)
         self.filter = Filter(functions.program, mesh=planner.mesh)
         self.fused: Fused | None = None
@@ -81,9 +81,9 @@ class Decider:
         """The decisions of agents that are all at one step.
 
         :param horizon: how many steps to look ahead.
-        :param seed: and ``step`` are what the solver's key is made of.
-        :param whole: plans are asked for, not only q(u_1).
-        :param solutions: problems that were solved before, and where to keep new ones.
+        :param seed: the solver's key is made of ``seed`` and ``step``.
+        :param whole: return whole plans, not only q(u_1).
+        :param solutions: problems solved before; new ones are added.
         """
         self._elapsed = step if self.filter.program.takes_elapsed else 0
         if self.fused is not None and len(situations) == 1 and solutions is None:
@@ -106,7 +106,7 @@ class Decider:
     def _fused(
         self, now: Situation, horizon: int, key: Array, key_name: tuple[int, int], *, whole: bool
     ) -> Decision | None:
-        """See and plan in one call; None if what was observed is impossible, which the filter then tells."""
+        """Update the belief and plan in one call; None if the observation is impossible, which the filter reports."""
         result = self.fused(  # type: ignore[misc]
             now.belief,
             now.control,
@@ -120,25 +120,25 @@ class Decider:
         )
         if result is None:
             return None
-        belief, made = result
+        belief, scores_or_plan = result
         if not whole:
-            return Decision(belief, np.asarray(made), None)
-        plan: Any = made
+            return Decision(belief, np.asarray(scores_or_plan), None)
+        plan: Any = scores_or_plan
         return Decision(belief, self._scores(plan), trim(plan, horizon))
 
     def _scores(self, plan: Plan) -> np.ndarray:
-        """By what the first controls of a plan are told apart, (U,)."""
+        """The scores of a plan's first controls, (U,)."""
         return -np.asarray(plan.control_cost) if self.by_cost else np.asarray(plan.control)[0]
 
     def _perceive(self, situations: Sequence[Situation], step: int) -> list[Belief]:
-        """The next beliefs; those of equal ones that saw the same stay one object."""
-        known: dict[Any, Belief] = {}
+        """The next beliefs; equal beliefs with equal observations share one object."""
+        updated: dict[Any, Belief] = {}
         beliefs = []
         for now in situations:
             seen = tuple(sorted(now.observation.items())) if hasattr(now.observation, "items") else now.observation
             case = id(now.belief), now.control, seen
-            if case not in known:
-                known[case] = self.filter(
+            if case not in updated:
+                updated[case] = self.filter(
                     now.belief,
                     now.control,
                     now.observation,
@@ -146,11 +146,11 @@ class Decider:
                     step=step,
                     elapsed=max(self._elapsed - 1, 0),
                 )
-            beliefs.append(known[case])
+            beliefs.append(updated[case])
         return beliefs
 
     def _controls(self, beliefs: Sequence[Belief], horizon: int, key: Array) -> tuple[list[Solved], float]:
-        """q(u_1) from each of the beliefs, and the seconds that they took, each for itself."""
+        """q(u_1) from each of the beliefs, and the sum of the seconds that each took."""
         if self._way(beliefs) is Way.TOGETHER and not self.by_cost:
             plans, seconds = self._together(beliefs, horizon, key)
             columns = np.asarray(plans.control)[:, 0], np.asarray(plans.info.iterations), plans.info.converged

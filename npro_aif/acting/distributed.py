@@ -1,8 +1,8 @@
 """Episodes in other processes and on other machines: blocks of seeds as jobs of a ``concurrent.futures.Executor``.
 
 A job carries a recipe (a function that makes the environments and the agent) and the seeds of one block; it returns
-:class:`Episode` records. A block is the same whoever runs it and whenever, so that results do not depend on how many
-workers there are, on their order, or on one of them dying: its block is then done again.
+:class:`Episode` records. A block gives the same results on every worker, so that results do not depend on the number
+of workers or on their order; if a worker dies, its block is run again.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from npro_aif.solvers.search import Certificate
 
 Recipe = Callable[[], tuple[Any, Acting]]  # makes what run_episodes takes: environments and an agent
 
-FRUITLESS = 3  # so many new pools in a row that finish nothing: it is the job that kills its worker
+FRUITLESS = 3  # after this many new pools in a row that finish nothing, the job itself must be killing its worker
 
 
 class WorkersLost(RuntimeError):
-    """Those who played the episodes are gone; what they had finished is kept where there is a folder."""
+    """The workers that played the episodes are gone; the blocks they had finished are kept if there is a folder."""
 
 
-class Kept(NamedTuple):
+class Store(NamedTuple):
     """A folder in which solved problems and finished blocks are kept, and what they depend on."""
 
     folder: Path
@@ -48,15 +48,15 @@ class Job(NamedTuple):
 
     recipe: bytes  # a pickled Recipe
     seeds: tuple[int, ...]
-    kept: Kept | None = None  # where the problems that its workers solve are shared
+    store: Store | None = None  # the folder in which workers share the problems that they solved
 
 
 class Block(NamedTuple):
-    """What came of a job."""
+    """The result of a job."""
 
     episodes: tuple[Episode, ...]
     effort: Effort
-    certificates: tuple[Certificate, ...] = ()  # what each search of the block showed
+    certificates: tuple[Certificate, ...] = ()  # the bounds that each search of the block proved
 
 
 # --- In a worker --------------------------------------------------------------------------------------------
@@ -65,21 +65,21 @@ _local = threading.local()  # the worker's own: environments, agent and solution
 
 
 def run_block(job: Job) -> Block:
-    """Run a job; the agent is built once in a worker and serves its later jobs."""
+    """Run a job; a worker builds the agent once and uses it for later jobs too."""
     worlds, agent, solutions = _built(job)
     before, shown = effort(solutions), len(_certificates(agent))
     episodes = tuple(iterate_episodes(worlds, agent, job.seeds, solutions=solutions))
-    used = Effort(*(now - then for now, then in zip(effort(solutions), before, strict=True)))  # type: ignore[arg-type]
+    spent = Effort(*(now - then for now, then in zip(effort(solutions), before, strict=True)))  # type: ignore[arg-type]
     order = {seed: i for i, seed in enumerate(job.seeds)}
     ordered = tuple(sorted(episodes, key=lambda episode: order[episode.seed]))
-    return Block(ordered, used, tuple(_certificates(agent)[shown:]))
+    return Block(ordered, spent, tuple(_certificates(agent)[shown:]))
 
 
 def _built(job: Job) -> tuple[Any, Acting, Solutions]:
     built = vars(_local).setdefault("built", {})
-    name = hashlib.blake2b(job.recipe + repr(job.kept).encode(), digest_size=16).hexdigest()
+    name = hashlib.blake2b(job.recipe + repr(job.store).encode(), digest_size=16).hexdigest()
     if name not in built:
-        solutions = Solutions() if job.kept is None else Solutions(job.kept.folder, job.kept.settings)
+        solutions = Solutions() if job.store is None else Solutions(job.store.folder, job.store.settings)
         built[name] = (*pickle.loads(job.recipe)(), solutions)
     return built[name]
 
@@ -92,19 +92,19 @@ def _certificates(agent: Any) -> Sequence[Certificate]:
 
 
 def iterate_blocks(
-    recipe: Recipe, seeds: Sequence[int], executor: Executor | Workers, kept: Kept | None = None
+    recipe: Recipe, seeds: Sequence[int], executor: Executor | Workers, store: Store | None = None
 ) -> Iterator[Block]:
-    """The blocks of :func:`npro_aif.run_episodes` as they end; those that a folder holds come first.
+    """The blocks of :func:`npro_aif.run_episodes` as they end; blocks that the folder already holds come first.
 
-    A given executor that breaks raises, after what it had finished was handed over (and kept); :class:`Workers` makes a
-    new pool and does the lost blocks again.
+    If an executor breaks, the blocks that it had finished are handed over (and kept), and then an error is raised;
+    :class:`Workers` instead makes a new pool and runs the lost blocks again.
     """
     payload = dumps(recipe)
     waiting: dict[int, Job] = {}
     for block in blocks_of(seeds):
-        finished = None if kept is None else _read(kept, block)
+        finished = None if store is None else _read(store, block)
         if finished is None:
-            waiting[block[0]] = Job(payload, block, kept)
+            waiting[block[0]] = Job(payload, block, store)
         else:
             yield finished
     fruitless = 0
@@ -115,15 +115,15 @@ def iterate_blocks(
             try:
                 for future in concurrent.futures.as_completed(futures):
                     try:
-                        done = future.result()
+                        result = future.result()
                     except (BrokenExecutor, concurrent.futures.CancelledError) as error:
                         broken = error
                         continue
                     job = waiting.pop(futures[future])
-                    if kept is not None:
-                        _write(kept, job.seeds, done)
-                    yield done
-            except BaseException:  # Ctrl-C, an error in a job, or nobody asks any more
+                    if store is not None:
+                        _write(store, job.seeds, result)
+                    yield result
+            except BaseException:  # Ctrl-C, an error in a job, or the caller has stopped iterating
                 _cancel(futures)
                 raise
         if broken is not None and not _renews(executor):
@@ -140,14 +140,14 @@ def iterate_blocks(
 
 
 def total(blocks: Sequence[Block]) -> Effort:
-    """The effort of all of them together."""
+    """The effort of all blocks together."""
     none = Effort(0, 0, 0.0, 0.0)
     return Effort(*(sum(values) for values in zip(none, *(block.effort for block in blocks), strict=True)))
 
 
 @dataclass(frozen=True)
 class Given:
-    """A recipe of environments and an agent that are there already; they travel by value."""
+    """A recipe from environments and an agent that exist already; they travel by value."""
 
     worlds: Any
     agent: Acting
@@ -170,7 +170,7 @@ class Workers:
 
 
 def _settle(counter: Any, cores: Sequence[int]) -> None:
-    """Hold a new worker to the next core: two that compute on all cores are slower than two on one each."""
+    """Pin a new worker to the next core: two workers on all cores are slower than two with one core each."""
     with counter.get_lock():
         number, counter.value = counter.value, counter.value + 1
     if cores:
@@ -178,7 +178,7 @@ def _settle(counter: Any, cores: Sequence[int]) -> None:
 
 
 def _renews(executor: Any) -> bool:
-    """Whether it makes a new pool where one broke."""
+    """Whether an executor can make a new pool after one broke."""
     return hasattr(executor, "pool")
 
 
@@ -197,7 +197,7 @@ class _pool:
             return
         processes = list((getattr(self.own, "_processes", None) or {}).values())
         self.own.shutdown(wait=False, cancel_futures=True)
-        for process in processes:  # a block that nobody waits for any more is not worth finishing
+        for process in processes:  # nobody waits for their blocks any more
             process.terminate()
 
 
@@ -209,20 +209,20 @@ def _cancel(futures: Mapping[Future[Block], int]) -> None:
 # --- Finished blocks in a folder ----------------------------------------------------------------------------
 
 
-def _path(kept: Kept, seeds: Sequence[int]) -> Path:
-    return kept.folder / "blocks" / f"{seeds[0]}-{seeds[-1]}.json"
+def _path(store: Store, seeds: Sequence[int]) -> Path:
+    return store.folder / "blocks" / f"{seeds[0]}-{seeds[-1]}.json"
 
 
-def _write(kept: Kept, seeds: Sequence[int], block: Block) -> None:
-    """Keep a block without its plans."""
+def _write(store: Store, seeds: Sequence[int], block: Block) -> None:
+    """Write a block to its file, without plans."""
     rows = [{name: _plain(value) for name, value in e._asdict().items() if name != "plans"} for e in block.episodes]
     certificates = [_plain(list(certificate)) for certificate in block.certificates]
     content = {"seeds": list(seeds), "episodes": rows, "effort": list(block.effort), "certificates": certificates}
-    write(_path(kept, seeds), content)
+    write(_path(store, seeds), content)
 
 
-def _read(kept: Kept, seeds: tuple[int, ...]) -> Block | None:
-    path = _path(kept, seeds)
+def _read(store: Store, seeds: tuple[int, ...]) -> Block | None:
+    path = _path(store, seeds)
     if not path.exists():
         return None
     content = json.loads(path.read_text())

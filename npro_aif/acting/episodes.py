@@ -1,7 +1,7 @@
-"""Episodes: an agent in an environment, one after the other or many in step, and a table of what came of it.
+"""Episodes: an agent in an environment, one after the other or many in lockstep, and a table of the results.
 
-In lockstep all live episodes plan together at every step; problems that are exactly the same (belief, horizon,
-initial values) are solved once, also across steps and (with a folder) across runs that were stopped.
+In lockstep all live episodes plan together at every step. Equal problems (belief, horizon, initial values) are solved
+once, also across steps and, with a folder, across runs that were stopped.
 """
 
 from __future__ import annotations
@@ -29,15 +29,19 @@ class Acting(Protocol):
 
 
 class Episode(NamedTuple):
-    """What happened in one episode."""
+    """The record of one episode.
+
+    >>> Episode(seed=7, reward=1.0, steps=2, terminated=True, controls=(2, 0), infos=({}, {}, {})).record()
+    {'seed': 7, 'reward': 1.0, 'steps': 2, 'terminated': True}
+    """
 
     seed: int  # of the environment
     reward: float  # the sum over the episode
     steps: int
     terminated: bool  # ended by the environment's rules, not by its step limit
     controls: tuple[Any, ...]  # (steps,)
-    infos: tuple[dict[str, Any], ...]  # (steps + 1,) what the environment tells beside the observation
-    plans: tuple[Plan, ...] = ()  # (steps,) the one that each control was taken from, where the agent records them
+    infos: tuple[dict[str, Any], ...]  # (steps + 1,) what the environment returns beside the observation
+    plans: tuple[Plan, ...] = ()  # (steps,) the plan behind each control, where the agent records plans
     observations: tuple[Any, ...] = ()  # (steps + 1,) what was observed before the first control, and after each
 
     def record(self) -> dict[str, Any]:
@@ -46,28 +50,34 @@ class Episode(NamedTuple):
 
 
 class Effort(NamedTuple):
-    """What the decisions took."""
+    """How much work the decisions were."""
 
     decisions: int  # controls that were chosen
     problems: int  # different planning problems that were solved for them
-    seconds: float  # in planning; compiling included
-    compile_seconds: float  # of these, in tracing and compiling
-    warm_problems: int = 0  # problems in whose stretch nothing was compiled
-    warm_seconds: float = 0.0  # in planning for them
-    told: int = 0  # problems whose solver told the next two
-    iterations: int = 0  # of the solver, in all of these
-    settled: int = 0  # how many of these ended by themselves
+    seconds: float  # of planning, compiling included
+    compile_seconds: float  # of these, seconds of tracing and compiling
+    warm_problems: int = 0  # problems during which nothing was compiled
+    warm_seconds: float = 0.0  # of planning for these
+    told: int = 0  # problems whose solver reported the next two numbers
+    iterations: int = 0  # of the solver, summed over these problems
+    settled: int = 0  # how many of these problems settled
 
     @property
     def seconds_per_decision(self) -> float:
-        """Seconds of planning for each problem that was solved warm; if none was, for each, without compiling."""
+        """Seconds of planning per problem that was solved warm; if there is none, per problem, without compiling."""
         if self.warm_problems:
             return self.warm_seconds / self.warm_problems
         return max(0.0, self.seconds - self.compile_seconds) / max(1, self.problems)
 
 
 class Outcomes(NamedTuple):
-    """A table of episodes, in the order of their seeds, and what it took."""
+    """A table of episodes, in the order of their seeds, and the work behind it.
+
+    >>> episode = Episode(seed=7, reward=1.0, steps=2, terminated=True, controls=(2, 0), infos=({}, {}, {}))
+    >>> outcomes = Outcomes((episode,), Effort(decisions=2, problems=2, seconds=0.5, compile_seconds=0.1))
+    >>> outcomes.records()[0]["reward"], outcomes.effort.seconds_per_decision
+    (1.0, 0.2)
+    """
 
     episodes: tuple[Episode, ...]
     effort: Effort
@@ -78,7 +88,7 @@ class Outcomes(NamedTuple):
 
 
 def effort(solutions: Solutions) -> Effort:
-    """The effort that the solutions have counted."""
+    """The effort that these solutions counted."""
     return Effort(
         solutions.decisions,
         solutions.problems,
@@ -133,9 +143,9 @@ def is_one(env: Any) -> bool:
 
 
 def _goes_in_step(agent: Acting) -> bool:
-    """Whether an agent acts as :class:`Agent` does, so that several episodes can decide at once."""
-    own = type(agent)
-    return getattr(own, "act", None) is Agent.act and getattr(own, "reset", None) is Agent.reset
+    """Whether an agent acts as :class:`Agent` does, so that several episodes can be decided at once."""
+    kind = type(agent)
+    return getattr(kind, "act", None) is Agent.act and getattr(kind, "reset", None) is Agent.reset
 
 
 def tie_key(seed: int) -> jax.Array:
@@ -176,10 +186,10 @@ class _Live:
 
 
 def _alone(env: Any, agent: Acting, seed: int, solutions: Solutions) -> Episode:
-    """One episode of any agent, by its own ``reset`` and ``act``.
+    """One episode of any agent, by the agent's own ``reset`` and ``act``.
 
-    An agent that has a place for solutions counts and keeps its own; of the others each decision counts as a problem,
-    unless the agent remembered it.
+    An agent with an attribute ``solutions`` counts its problems there; for other agents each decision counts as one
+    problem, unless the agent remembered it.
     """
     live = _Live(env, seed)
     _prepare(agent, solutions)
@@ -203,7 +213,7 @@ def _alone(env: Any, agent: Acting, seed: int, solutions: Solutions) -> Episode:
 
 
 def _prepare(agent: Acting, solutions: Solutions) -> None:
-    """Let an agent set itself up, if it has a way to; all of that counts as compiling."""
+    """Let an agent set itself up, if it can; all of that time counts as compiling."""
     start = time.perf_counter()
     getattr(agent, "prepare", lambda: None)()
     seconds = time.perf_counter() - start

@@ -1,6 +1,7 @@
-"""What an agent is worth: the expected log-preference of following it, replanning at every step.
+"""The worth of an agent: the expected log-preference of following it, replanning at every step.
 
-Exactly, over the tree of everything that it may observe, where that is small; otherwise by simulation of the model.
+It is exact, over the tree of everything that the agent may observe, where that tree is small; otherwise the model is
+simulated.
 """
 
 from __future__ import annotations
@@ -60,10 +61,10 @@ def evaluate(
 
     :param agent: an agent, or a planner to make one of.
     :param model: where it acts; it may be another one than the agent plans with.
-    :param reward: what counts in place of the preferences: a function of the values by site of a step, called with
-        arrays on axes (θ, x, x') as ``reward(parameter, before, control, after, t)``, where each of the first four is a
-        dict by site and t counts from 1: ``lambda p, b, u, a, t: (t == 4) & (a["x"] == goal[p["theta"]])``.
-    :param max_beliefs: look at no more than this many beliefs; where the tree has more, simulate.
+    :param reward: counted in place of the preferences: a function ``reward(parameter, before, control, after, t)`` of
+        the values in one step, where the first four are dicts by site of arrays on axes (θ, x, x') and t counts from 1:
+        ``lambda p, b, u, a, t: (t == 4) & (a["x"] == goal[p["theta"]])``.
+    :param max_beliefs: simulate if the tree has more beliefs than this.
     :param episodes: how many to simulate.
     :param seed: of the simulation.
 
@@ -71,7 +72,7 @@ def evaluate(
     >>> from npro_aif.models.tmaze import tmaze, initial_belief
     >>> guide = aif.guides.TemporalGuide(tmaze, learn=("control",))
     >>> planner = aif.Planner(tmaze, guide, aif.Active(), aif.CoordinateSolver(), max_horizon=4)
-    >>> evaluate(planner, tmaze, initial_belief(), horizon=4)  # replanning finds the arm: log of almost one
+    >>> evaluate(planner, tmaze, initial_belief(), horizon=4)  # replanning reaches the arm: the log of almost one
     -0.0538 (exact, 7 beliefs)
     """
     check_horizon(horizon)
@@ -93,7 +94,7 @@ class _TooMany(Exception):
 
 
 class _Steps:
-    """One step of a model from any belief: what is to be expected of it, and what may be observed."""
+    """One step of a model from any belief: the expected preference, and the probabilities of observations."""
 
     def __init__(
         self, model: Callable[..., Any], belief: Belief, horizon: int, reward: Callable[..., Any] | None = None
@@ -152,7 +153,7 @@ class _Steps:
 
 
 class _Tree:
-    """The tree of beliefs that an agent may come to; equal ones are decided from once."""
+    """The tree of beliefs that an agent can reach; decisions from equal beliefs are made once."""
 
     def __init__(self, agent: Agent, steps: _Steps, max_beliefs: int):
         self.agent, self.steps, self.max_beliefs = agent, steps, max_beliefs
@@ -188,7 +189,7 @@ class _Tree:
 
 
 def _episode(agent: Agent, steps: _Steps, belief: Belief, rng: np.random.Generator) -> float:
-    """The expected preferences along one way that things may go: only what is observed is drawn."""
+    """The expected preferences along one random history: only observations are drawn."""
     observation: dict[str, int] | None = None
     state, total = agent.begin()._replace(belief=belief), 0.0
     for t in range(steps.horizon):

@@ -28,11 +28,11 @@ from npro_aif.tables.world import World
 
 
 class Filter(Portable):
-    """Belief updates with a model as it is now: read once, compiled once, for as many updates as are wanted.
+    """Belief updates with a model as it is now, which is read and compiled once for any number of updates.
 
-    :param model: a model; or a program that was read before, without a belief.
+    :param model: a model; or, without ``belief``, a program that was read before.
     :param belief: any belief of the model.
-    :param mesh: devices over which the parameters are laid; updated beliefs are then a :class:`ShardedBelief`.
+    :param mesh: devices over which the parameters are laid; updated beliefs are then :class:`ShardedBelief` values.
 
     >>> from npro_aif.models.tmaze import tmaze, initial_belief, SOUTH
     >>> update = Filter(tmaze, initial_belief())
@@ -56,7 +56,7 @@ class Filter(Portable):
         self.program: Program = program
         self.sites: tuple[Site, ...] = program.signature.observation + program.signature.sensor
         at_once = max(1, MOST_UPDATED // program.signature.num_states)
-        self._at_once = 1 << (at_once.bit_length() - 1)  # how many parameters go together: a power of two
+        self._at_once = 1 << (at_once.bit_length() - 1)  # how many parameters are updated together: a power of two
         self.mesh = mesh
         if mesh is not None:
             check_program(program)
@@ -78,7 +78,7 @@ class Filter(Portable):
         step: int | None = None,
         elapsed: int = 0,
     ) -> Any:
-        """The belief after a control and what was observed then; see :func:`update_belief`."""
+        """The belief after a control and the observation that followed; see :func:`update_belief`."""
         if self.mesh is None:
             check_belief(belief, self.program.signature)  # type: ignore[arg-type]
         few = self.mesh is None and is_sparse(belief)
@@ -126,10 +126,10 @@ class Filter(Portable):
                 names = [site.name for site in self.sites]
                 raise ValueError(f"observation: found {observation!r}, expected a dict with some of the sites {names}")
             return [flat_index(observation, self.sites, "observation")]
-        known = {site.name for site in self.sites}
+        site_names = {site.name for site in self.sites}
         for name in observation:
-            if name not in known:
-                raise ValueError(f"observation: found '{name}', expected some of the sites {sorted(known)}")
+            if name not in site_names:
+                raise ValueError(f"observation: found '{name}', expected some of the sites {sorted(site_names)}")
         return [
             flat_index(observation[site.name], (site,), f"observation '{site.name}'")
             if site.name in observation
@@ -138,7 +138,7 @@ class Filter(Portable):
         ]
 
     def _support(self, parameter: np.ndarray) -> np.ndarray | None:
-        """The parameters that are possible, padded with Θ; None where that leaves nothing out and all go together."""
+        """The possible parameters, padded with Θ; None where all parameters are updated together."""
         possible = np.flatnonzero(parameter)
         size = FEWEST_UPDATED
         while size < len(possible):
@@ -154,12 +154,12 @@ class Filter(Portable):
     def bayes(
         self, fixed: Fixed, belief: Belief, support: Array | None, control: Array, seen: Array
     ) -> tuple[Belief, Array]:
-        """The belief, and whether what was seen is possible, by site."""
+        """The new belief, and by site whether what was seen is possible."""
         part = functools.partial(self._part, fixed, belief, control, seen)
         together = support is None or len(support) <= self._at_once
         parameter, state, log_mass = part(support) if together else self._each(part, jnp.asarray(support))
         parameter = parameter / parameter.sum()
-        if support is not None:  # put back what was left out: it stays impossible, and its states do not matter
+        if support is not None:  # put back the parameters left out: they stay impossible, their states do not matter
             parameter = jnp.zeros_like(belief.parameter).at[support].set(parameter, mode="drop")
             state = jnp.full_like(belief.state, 1 / state.shape[1]).at[support].set(state, mode="drop")
         return Belief(parameter, state), log_mass[1:] > -jnp.inf
@@ -202,7 +202,7 @@ class Filter(Portable):
         return jax.lax.cond(control == UNMOVED, lambda mass: mass, push, mass)
 
     def _likelihoods(self, world: World, control: Array, seen: Array) -> Iterator[Array]:
-        """p(y|x,θ) of what was seen at each site, (Θ|1, X): one where nothing was, zero for what is no outcome."""
+        """p(y|x,θ) of what was seen at each site, (Θ|1, X): one where nothing was seen, zero for no valid outcome."""
         num_states = world.initial.shape[1]
         for i, site in enumerate(self.sites):
             kernel = (world.observation | world.sensor)[site.name].at(0)
@@ -222,7 +222,7 @@ class Filter(Portable):
     def step(self, belief: Belief, control: Any, observation: Any, *, elapsed: Any = 0) -> tuple[Belief, Array]:
         """The belief after a control and an observation, and log p(y|u): pure, for ``jit``, ``vmap`` and ``grad``.
 
-        Nothing can be raised there: an observation that is impossible has −inf, and is left out of the belief.
+        Compiled code cannot raise: an impossible observation has log p(y|u) = −inf, and is left out of the belief.
 
         :param control: a whole number, or a dict by site; None, or −1, for no move.
         :param observation: as for a call; −1 for a site that was not observed.
@@ -240,11 +240,11 @@ class Filter(Portable):
         total = safe_logsumexp(after.log_weight)
         possible = total > -jnp.inf
         left_out = before._replace(state=self._moved(world, before.state, move))
-        kept = jax.tree.map(lambda a, b: jnp.where(possible, a, b), after, left_out)
-        return kept.belief(), total - safe_logsumexp(before.log_weight)
+        updated = jax.tree.map(lambda a, b: jnp.where(possible, a, b), after, left_out)
+        return updated.belief(), total - safe_logsumexp(before.log_weight)
 
     def seen(self, observation: Any) -> Array:
-        """What was observed, (sites,) or with further axes behind, where its numbers may not be known."""
+        """What was observed, (sites,) or with further axes behind; its numbers may be traced."""
         values = [UNSEEN] * len(self.sites) if observation is None else None
         if values is None and not isinstance(observation, Mapping):
             values = self._observed(observation) if len(self.sites) != 1 else [observation]
@@ -270,7 +270,7 @@ class Filter(Portable):
 
 
 class Tracked(NamedTuple):
-    """What is known of each parameter by itself: the weight of one that is unlikely by now does not underflow."""
+    """The belief kept separately for each parameter, so that the weight of an unlikely one does not underflow."""
 
     log_weight: Array  # (Θ,) log p(θ, y)
     state: Array  # (Θ, X) p(x|θ, y); zero where y is impossible under θ
@@ -283,7 +283,7 @@ class Tracked(NamedTuple):
 
 
 def tracked(world: World) -> Tracked:
-    """What is known before anything is seen."""
+    """The belief of each parameter before anything is seen."""
     return Tracked(world.parameter, jnp.exp(world.initial))
 
 
@@ -294,7 +294,7 @@ def safe_logsumexp(log: Array) -> Array:
 
 
 def control_index(control: Any, signature: Signature) -> Array:
-    """A control as a flat index where its number may not be known: a whole number, a dict by site, or None."""
+    """A control (a whole number, a dict by site, or None) as a flat index; it may be traced."""
     if control is None:
         return jnp.asarray(UNMOVED, jnp.int32)
     if not isinstance(control, Mapping):
@@ -319,12 +319,12 @@ def update_belief(
 ) -> Belief:
     """The joint belief after a control and an observation, by exact Bayes.
 
-    The model is read anew at every call, so that a table that has changed counts; :class:`Filter` reads it once. Inside
-    ``jit``, ``vmap``, ``grad`` or ``scan`` anything may be traced; nothing can be raised there, and an observation that
-    is impossible is left out (:meth:`Filter.step` tells its probability).
+    The model is read anew at every call, so that changed tables count; :class:`Filter` reads it once. Inside ``jit``,
+    ``vmap``, ``grad`` or ``scan`` every argument may be traced. Nothing can be raised there: an impossible observation
+    is left out (:meth:`Filter.step` returns its probability).
 
     :param control: what was done, a flat index or a dict by site; None for the observation before the first move.
-    :param observation: what was observed then: a dict by site (``plan=False`` sites too; sites left out were not
+    :param observation: what was observed after it: a dict by site (``plan=False`` sites too; sites left out were not
         observed), or an index where the model has one observation site; None for nothing.
     :param ignore_impossible: leave out an observation that the model thinks impossible, instead of raising.
     :param step: the time, for the message.

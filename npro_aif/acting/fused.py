@@ -1,7 +1,7 @@
-"""Perception and planning in one compiled call, for small worlds: between the two nothing has to be looked at.
+"""Perception and planning in one compiled call, for small worlds.
 
-In a large world the parameters that the new belief holds possible decide which code plans, so that they must be known
-first; in a small one a second call would take as long as the computation.
+In a large world the parameters that are still possible decide which compiled code plans, so the new belief must be
+known first; in a small world a second call would take as long as the computation itself.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from npro_aif.program.program import Fixed
 
 
 class Fused:
-    """From a belief, the last control and what was observed then to the next belief and q(u_1), or the whole plan.
+    """From a belief, the last control and the observation after it to the next belief and q(u_1), or the whole plan.
 
     :param functions: a planner's, of a small world (see :func:`npro_aif.planning.ways.choose_way`).
     :param update: the belief update of the same program.
-    :param by_cost: the costs of the first controls, negative, in place of q(u_1).
+    :param by_cost: return minus the costs of the first controls in place of q(u_1).
     """
 
     def __init__(self, functions: Functions, update: Filter, *, by_cost: bool = False):
@@ -49,10 +49,10 @@ class Fused:
         whole: bool,
         elapsed: int = 0,
     ) -> tuple[Belief, Plan | Array] | None:
-        """The next belief, and the plan or (if not ``whole``) q(u_1); None if what was observed is impossible.
+        """The next belief, and the plan or (if not ``whole``) q(u_1); None if the observation is impossible.
 
         :param key: for the solver.
-        :param key_name: what tells this key from others; first values are drawn once for each.
+        :param key_name: a name that tells this key from others; first values are drawn once for each.
         :param warm: the plan made one step earlier, to start from.
         :param elapsed: the steps that have passed, for a model that asks for them.
         """

@@ -1,4 +1,4 @@
-"""Run episodes: an agent, an environment and seeds in, a table of what happened out; here or on other workers."""
+"""Run episodes: an agent, an environment and seeds in, a table of outcomes out; in this process or on workers."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def run_episodes(
     :param agent: an :class:`Agent`, or anything with ``reset(key)`` and ``act(observation)``.
     :param seeds: the environments' seeds; ties are broken by keys made from them.
     :param progress: called with every episode that ends.
-    :param solutions: solved problems to start from, and to add to.
-    :param lockstep: how many episodes at most go together.
+    :param solutions: problems solved before; new ones are added.
+    :param lockstep: the most episodes that go together.
     :param executor: any ``concurrent.futures.Executor`` whose workers run the blocks of episodes, in other processes or
         on other machines, with the same results. ``env`` is then a function that makes environments; it and the agent
         travel by pickle.
@@ -64,7 +64,7 @@ def run_episodes(
 
 
 def _check_portable(env: Any, solutions: Solutions | None) -> None:
-    """Refuse what cannot be given to workers."""
+    """Refuse arguments that cannot be sent to workers."""
     if is_one(env):
         raise ValueError(
             f"executor: found it with the environment {type(env).__name__}, in which episodes follow each other, "

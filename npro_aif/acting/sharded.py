@@ -1,4 +1,4 @@
-"""Bayes on many parameters: part after part, and of a belief that is laid over devices each device on its own."""
+"""Bayes on many parameters: part after part, and for a belief laid over devices on each device by itself."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ class Part(NamedTuple):
 
     parameter: Array  # (K,) p(θ) among them
     state: Array  # (K, X) p(x|θ)
-    log_mass: Array  # (sites + 1,) log of their joint probability with what was seen: at first, and at each site
+    log_mass: Array  # (sites + 1,) log of their joint probability with what was seen: before, and after each site
 
 
 def one_by_one(part: Callable[[Any], Part], groups: Any, counts: Callable[[Any], Array]) -> Part:
-    """The parts of many parameters, one after the other, as one.
+    """Update groups of parameters one after the other; returns one part for all of them.
 
-    :param groups: a tree of arrays with a leading axis, a row for each part.
-    :param counts: whether there is anything in a group; others, which are padding, are skipped.
+    :param groups: a tree of arrays with a leading axis, a row for each group.
+    :param counts: whether a group holds anything; groups of padding are skipped.
     """
     shapes = jax.eval_shape(part, jax.tree.map(lambda table: table[0], groups))
     nothing = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
@@ -59,9 +59,9 @@ def share(log_mass: Array, most: Array) -> Array:
 
 
 class ShardedBayes:
-    """Belief updates on devices, each with its own parameters; what they tell each other are a few numbers.
+    """Belief updates on devices, each with its own parameters; they exchange only a few numbers.
 
-    :param at_once: how many parameters go together on a device, so that memory stays small.
+    :param at_once: how many parameters a device updates together, so that memory stays small.
     :param seen_in: Bayes on the parameters of a world, given a control and what was seen.
     """
 
@@ -74,8 +74,8 @@ class ShardedBayes:
     ) -> tuple[ShardedBelief, np.ndarray]:
         """The belief, and whether what was seen is possible, by site."""
         laid = lay(belief, self.shards)
-        own = len(laid.parameter) // self.shards.count
-        count = rounded(int(num_possible(laid).max()), own)
+        per_device = len(laid.parameter) // self.shards.count
+        count = rounded(int(num_possible(laid).max()), per_device)
         if count > self.at_once:
             count = -(-count // self.at_once) * self.at_once
         if count not in self._compiled:
@@ -88,8 +88,8 @@ class ShardedBayes:
         shards, program = self.shards, self.program
         program.check_unchanged()
 
-        def update(fixed: Fixed, control: Array, seen: Array, own: Belief) -> tuple[Belief, Array]:
-            rows = possible_rows(own, count, shards, program.signature.num_parameters)
+        def update(fixed: Fixed, control: Array, seen: Array, belief: Belief) -> tuple[Belief, Array]:
+            rows = possible_rows(belief, count, shards, program.signature.num_parameters)
 
             def part(rows: Rows) -> Part:
                 return self.seen_in(bind_rows(program, fixed, 1, rows, jnp.maximum(control, 0)), control, seen)
@@ -104,8 +104,8 @@ class ShardedBayes:
             parameter = parameter / jax.lax.psum(parameter.sum(), shards.axes)
             return (
                 Belief(
-                    jnp.zeros_like(own.parameter).at[rows.place].set(parameter, mode="drop"),
-                    jnp.full_like(own.state, 1 / state.shape[1]).at[rows.place].set(state, mode="drop"),
+                    jnp.zeros_like(belief.parameter).at[rows.place].set(parameter, mode="drop"),
+                    jnp.full_like(belief.state, 1 / state.shape[1]).at[rows.place].set(state, mode="drop"),
                 ),
                 most[1:] > -jnp.inf,
             )

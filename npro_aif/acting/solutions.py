@@ -1,4 +1,4 @@
-"""Solved planning problems: what was decided, how long it took, and (with a folder) a way to go on after a stop.
+"""Solved planning problems: the decisions, how long they took, and (with a folder) a way to continue after a stop.
 
 A problem is named by the bytes of its belief, its horizon and its initial values; its solution is q(u_1). Every
 solution is one small JSON file, written at once or not at all.
@@ -22,7 +22,7 @@ from npro_aif.belief import Belief, is_sparse
 from npro_aif.program.sharded import ShardedBelief
 
 BACKEND = "/jax/core/compile/backend_compile_duration"  # XLA, or reading what it had compiled before
-COMPILING = (  # the events by which JAX tells how long it traced, lowered and compiled
+COMPILING = (  # the events by which JAX reports how long it traced, lowered and compiled
     "/jax/core/compile/jaxpr_trace_duration",
     "/jax/core/compile/jaxpr_to_mlir_module_duration",
     BACKEND,
@@ -42,14 +42,14 @@ jax.monitoring.register_event_duration_secs_listener(_listen)
 
 
 def compiling() -> dict[str, float]:
-    """Seconds of this process so far: of tracing and lowering, and of XLA (or of reading what it had compiled)."""
+    """The seconds so far of tracing and lowering, and of XLA (or of reading its cache), in this process."""
     return {"tracing_seconds": _compile_seconds[0] - _backend[0], "xla_seconds": _backend[0]}
 
 
 def fingerprint(belief: Belief | ShardedBelief, *details: object) -> str:
     """A name for a planning problem: equal for equal bytes, different otherwise.
 
-    Only what is possible counts, which is little of a large belief.
+    Only the possible entries count, which are few in a large belief.
     """
     digest = _digest(belief) if isinstance(belief, Belief) else hashlib.blake2b(digest_size=16)
     if isinstance(belief, ShardedBelief):  # the same name on every process, though none has all rows
@@ -60,7 +60,7 @@ def fingerprint(belief: Belief | ShardedBelief, *details: object) -> str:
 
 
 def _digest(belief: Belief) -> Any:
-    """A digest of what is possible in a belief, or in some rows of one."""
+    """A digest of the possible entries of a belief, or of some of its rows."""
     parameter = np.ascontiguousarray(belief.parameter)
     possible = np.flatnonzero(parameter)
     if is_sparse(belief):
@@ -78,9 +78,9 @@ def _digest(belief: Belief) -> Any:
 
 
 class Solved(NamedTuple):
-    """A decision, and how the solver came to it."""
+    """A decision, and the solver's report on it."""
 
-    control: np.ndarray  # (U,) q(u_1), or minus what each control costs
+    control: np.ndarray  # (U,) q(u_1), or minus the cost of each control
     iterations: int
     settled: bool
 
@@ -88,7 +88,7 @@ class Solved(NamedTuple):
 class Solutions:
     """Solutions by the name of their problem, with counts and times.
 
-    :param folder: where to keep them; those that are there already are taken over, with their times.
+    :param folder: where to keep them; solutions that are there already are read, with their times.
     :param settings: what the solutions depend on beside the problem (the model, the objective, the solver …). A folder
         that was begun with other settings is refused.
     """
@@ -99,24 +99,24 @@ class Solutions:
         self.problems = 0
         self.seconds = 0.0
         self.compile_seconds = 0.0
-        self.warm_problems = 0  # those in whose stretch nothing was compiled
+        self.warm_problems = 0  # problems during which nothing was compiled
         self.warm_seconds = 0.0
-        self.told, self.iterations, self.settled = 0, 0, 0  # problems whose solver told the next two; their sums
+        self.told, self.iterations, self.settled = 0, 0, 0  # problems whose solver reported the other two; their sums
         self._answers: dict[str, np.ndarray] = {}
         if folder is not None:
             self._open(folder, dict(settings or {}))
 
     def __contains__(self, name: str) -> bool:
-        """Whether it is known; what another process has written since into the folder is."""
+        """Whether a problem is solved, here or meanwhile in the folder by another process."""
         return name in self._answers or (self.folder is not None and self._read(self.folder / f"{name}.json"))
 
     def __getitem__(self, name: str) -> np.ndarray:
         return self._answers[name]
 
     def add(self, solved: Mapping[str, Solved], seconds: float) -> None:
-        """Keep what was solved in the stretch that the clock measured last.
+        """Keep the problems that were solved in the stretch that the clock measured last.
 
-        :param seconds: what the problems took, added up; more than the stretch where they were solved side by side.
+        :param seconds: of all problems added up; more than the stretch if they were solved side by side.
         """
         self._answers.update({name: one.control for name, one in solved.items()})
         self.count_last(len(solved), seconds)
@@ -129,15 +129,18 @@ class Solutions:
                 info = {"iterations": one.iterations, "settled": one.settled}
                 write(self.folder / f"{name}.json", row | times | info)
 
-    def note(self, told: Iterable[tuple[int, bool]]) -> None:
-        """Keep how many iterations each of some problems took, and whether it settled."""
-        for iterations, settled in told:
+    def note(self, reports: Iterable[tuple[int, bool]]) -> None:
+        """Count the iterations of some problems, and how many of them settled.
+
+        :param reports: for each problem its iterations and whether it settled.
+        """
+        for iterations, settled in reports:
             self.told += 1
             self.iterations += iterations
             self.settled += settled
 
     def count(self, problems: int, seconds: float, compiling: float) -> None:
-        """Count problems that were solved in a stretch, and what they took."""
+        """Count problems that were solved in a stretch, and the time they took."""
         self.problems += problems
         self.seconds += seconds
         self.compile_seconds += compiling
@@ -155,7 +158,7 @@ class Solutions:
     def count_last(self, problems: int = 1, seconds: float | None = None) -> None:
         """Count problems that were solved in the stretch that the clock measured last.
 
-        :param seconds: what they took, added up; the stretch itself by default.
+        :param seconds: of all problems added up; the stretch itself by default.
         """
         took, compiling = self._last
         self.count(problems, took if seconds is None else seconds, compiling)
@@ -177,7 +180,7 @@ class Solutions:
                 self._read(path)
 
     def _read(self, path: Path) -> bool:
-        """Take over a solution, with its times; whether it is there."""
+        """Read a solution with its times; False if it is not there."""
         if not path.exists():
             return False
         content = json.loads(path.read_text())
@@ -194,7 +197,7 @@ def write(path: Path, content: Mapping[str, Any]) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a file in one go: whoever reads it finds all of it, or the one before."""
+    """Write a file in one go: a reader sees either all of it or the file before."""
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f"{path.name}.{os.getpid()}.partial")  # several processes may write the same
     partial.write_text(text)

@@ -1,7 +1,7 @@
-"""Bayes on a belief that has its states by their entries: what is possible is moved and looked at, and nothing else.
+"""Bayes on a belief that keeps p(x|θ) by its entries: only possible states are moved and weighed.
 
-Where moves are certain the program is evaluated at the entries (θ, x) themselves. Elsewhere it goes by rows p(x|θ), a
-few parameters at once.
+Where moves are certain the program is evaluated at the entries (θ, x) themselves; elsewhere at rows p(x|θ), of a few
+parameters at once.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ UNMOVED = -1  # stands for no control: the observation before the first move
 
 
 class Entries(NamedTuple):
-    """Some (θ, x) with their weight."""
+    """Some pairs (θ, x) with their weights."""
 
     theta: np.ndarray  # (N,)
     x: np.ndarray  # (N,)
@@ -45,7 +45,7 @@ class Entries(NamedTuple):
 class SparseBayes:
     """Belief updates by entries.
 
-    :param at_once: how many parameters go together where rows are needed.
+    :param at_once: how many parameters are updated together where rows are needed.
     :param seen_in: Bayes on the parameters of a world, given a control and what was seen.
     """
 
@@ -91,15 +91,15 @@ class SparseBayes:
     # --- Where moves are certain ---
 
     def _certainly(self, fixed: Fixed, before: Entries, control: np.ndarray, seen: np.ndarray) -> tuple[Entries, int]:
-        """What is possible afterwards, and how many sites in their order show something that is possible."""
+        """The possible entries afterwards, and how many sites, in their order, show something possible."""
         reached, parts = 0, []
         for theta, x, weight in _chunks(before):
             size = _room(len(theta))
             padded = np.resize(theta, size), np.resize(x, size)
             x, first, log = (np.asarray(a)[: len(theta)] for a in self._by_entries(fixed, *padded, control, seen))
             reached = max(reached, int(first.max()))
-            kept = first == len(self.sites)
-            parts.append((theta[kept], x[kept], np.log(weight[kept]) + log[kept]))
+            possible = first == len(self.sites)
+            parts.append((theta[possible], x[possible], np.log(weight[possible]) + log[possible]))
         theta, x, log = map(np.concatenate, zip(*parts, strict=True))
         return Entries(theta, x, np.exp(log - log.max(initial=-np.inf))), reached
 
@@ -111,7 +111,7 @@ class SparseBayes:
         self.program.check_unchanged()
         move = jnp.maximum(control, 0)
         moved, reading = x, None
-        for _ in signature.state:  # one may read those that are drawn before it in the same slice
+        for _ in signature.state:  # a site may read sites that are drawn before it in the same slice
             reading = self._read(fixed, theta, x, move, moved)
             moved = self._next(reading, len(x))
         moved = jnp.where(control == UNMOVED, x, moved)
@@ -129,7 +129,7 @@ class SparseBayes:
         return moved, first, log
 
     def _read(self, fixed: Fixed, theta: Array, x: Array, move: Array, moved: Array) -> Reading:
-        """The program at entries: all that belongs to one lies at its place on the axis of the parameters."""
+        """The program read at entries: the values of each lie at its place on the axis of the parameters."""
         signature, values = self.program.signature, dict(fixed.values)
         for sites, suffix, flat in (
             (signature.parameter, "", theta),
@@ -167,8 +167,8 @@ class SparseBayes:
             weight = table.sum(1)
             state = np.where(valid[:, None], table / np.where(valid, weight, 1)[:, None], 1 / num_states)
             padded = jnp.asarray(np.resize(theta, size).astype(np.int32))
-            own = jnp.asarray(weight, float), jnp.asarray(state, float)
-            rows = Rows(padded, jnp.asarray(valid), *own, jnp.arange(size))
+            probs = jnp.asarray(weight, float), jnp.asarray(state, float)
+            rows = Rows(padded, jnp.asarray(valid), *probs, jnp.arange(size))
             parameter, states, log_mass = map(np.asarray, self._by_rows(fixed, rows, control, seen))
             masses.append(log_mass)
             joint = parameter[: len(theta), None].astype(np.float64) * states[: len(theta)]
@@ -188,14 +188,14 @@ def _chunks(entries: Entries) -> Iterator[Entries]:
 
 
 def _room(count: int, least: int = FEWEST_ENTRIES) -> int:
-    """The size that so many are padded to: every one compiles once."""
+    """The size that ``count`` entries are padded to; every size compiles once."""
     while least < count:
         least *= 8
     return least
 
 
 def _flat(table: Array, count: int) -> Array:
-    """A table that has but the axis of the parameters, or none, (N,)."""
+    """A table whose only axis is that of the parameters, or that has none, as (N,)."""
     return jnp.broadcast_to(table.reshape(-1), (count,))
 
 

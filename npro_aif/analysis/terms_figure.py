@@ -42,8 +42,8 @@ def plot_terms(
     bars = []
     for name in COLOURS:
         width = np.asarray(getattr(energy, name))[shown]
-        left = np.where(width >= 0, ends[True], ends[False])
-        bars.append(axes.barh(rows, width, left=left, height=0.62, color=COLOURS[name], label=name))
+        start = np.where(width >= 0, ends[True], ends[False])
+        bars.append(axes.barh(rows, width, left=start, height=0.62, color=COLOURS[name], label=name))
         ends[True] += np.maximum(width, 0)
         ends[False] += np.minimum(width, 0)
     (total,) = axes.plot(ends[True] + ends[False], rows, "D", color=BLACK, markersize=5, label="sum", zorder=3)

@@ -55,8 +55,8 @@ def _draw(axes: Axes, branch: Branch, places: dict[int, tuple[float, float]], be
     axes.text(x, y, text, ha="center", va="center", fontsize=8, bbox=box, zorder=3, color=INK)
     likely = {label: p for label, p in branch.control.items() if p >= LIKELY}
     even = max(likely.values(), default=0.0) - min(likely.values(), default=0.0) < LIKELY
-    done = " or ".join(likely) if even else "\n".join(f"{label} {p:.2f}" for label, p in likely.items())
-    if done:
-        axes.text(x + 0.5, y - 0.02, done, ha="center", va="bottom", fontsize=8, color=ORANGE, weight="bold", zorder=4)
+    names = " or ".join(likely) if even else "\n".join(f"{label} {p:.2f}" for label, p in likely.items())
+    if names:
+        axes.text(x + 0.5, y - 0.02, names, ha="center", va="bottom", fontsize=8, color=ORANGE, weight="bold", zorder=4)
     for later in branch.branches:
         _draw(axes, later, places, branch)

@@ -1,4 +1,4 @@
-"""What the baselines have in common as agents (horizon, ties, the form of a control); the references as agents.
+"""The common part of the baselines as agents (horizon, ties, the form of a control), and the references as agents.
 
 An agent scores its controls by −EFE at every step and does the best one; the horizon is never longer than the steps
 that are left.
@@ -22,21 +22,21 @@ from npro_aif.planning.choose import Rule, key_words
 from npro_aif.program.program import program_of
 from npro_aif.program.signature import split
 
-SAME_BELIEF = 6  # decimals to which two beliefs are the same; pymdp's are float32
+SAME_BELIEF = 6  # two beliefs are the same if they agree to this many decimals; pymdp's are float32
 RULE = Rule(tolerance=1e-3)  # nats: scores that differ by less are ties (pymdp's are float32 sums of large terms)
 Method = Literal["efe", "sophisticated"]
 Model = Callable[..., Any]
 
 
 class Acting:
-    """An agent but for its perception and its scores.
+    """An agent without its perception and its scores, which subclasses add.
 
     :param belief: what is believed before the first observation.
     :param horizon: how many steps to look ahead.
     :param max_steps: how long an episode lasts at most; the horizon is never longer than the steps that are left.
     :param gamma: the precision with which controls are drawn, if they are.
     :param stochastic: draw a control from softmax(γ · score) instead of taking the best.
-    :param remember: score what is the same (belief and steps to go) once, as episodes meet it again.
+    :param remember: score equal problems (belief and steps to go) once, as they recur in later episodes.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class Acting:
         return self._choose(self.scores())
 
     def observe(self, observation: Mapping[str, int]) -> None:
-        """Update what is believed with the last control and what was observed then."""
+        """Update the belief with the last control and the observation after it."""
         raise NotImplementedError
 
     def scores(self) -> np.ndarray:
@@ -98,7 +98,7 @@ class Acting:
         raise NotImplementedError
 
     def _score(self, horizon: int) -> np.ndarray:
-        """What :meth:`scores` says, with this many steps to go."""
+        """The scores with this many steps to go."""
         raise NotImplementedError
 
     def steps_ahead(self) -> int:

@@ -24,7 +24,7 @@ LOUDNESS = 0.01  # δ of the silent goal: it tells at most δ²/2 nats about the
 
 
 class Translation(NamedTuple):
-    """How a world is put into pymdp's terms.
+    """The way in which a world is translated into pymdp's terms.
 
     ``goal="silent"``: the goal modality is a coin with p(high|s) = ½ (1 + δ v(s)) and C = centre ± scale/δ, whose
     expectation is E[log p̂] exactly and which tells (almost) nothing. ``goal="seen"``: one outcome for each level of
@@ -73,7 +73,7 @@ class Arrays(NamedTuple):
 def pymdp_arrays(tables: Tables, translation: Translation = TRANSLATION, clock: int | None = None) -> Arrays:
     """The arrays of a world.
 
-    :param clock: put in a clock factor that runs to this; by default to the horizon, and only if it is needed.
+    :param clock: add a clock factor that runs to this number; by default to the horizon, and only if it is needed.
 
     >>> from npro_aif.baselines.tables import dense_tables
     >>> from npro_aif.models.tmaze import tmaze, initial_belief
@@ -95,7 +95,7 @@ def pymdp_arrays(tables: Tables, translation: Translation = TRANSLATION, clock: 
     if timed:
         steps = tables.horizon if clock is None else clock
         start, after = by_factor[..., :1] * 0, np.repeat(by_factor[..., -1:], steps - by_factor.shape[-1], axis=-1)
-        by_factor = np.concatenate([start, by_factor, after], axis=-1)  # neither is met within the horizon
+        by_factor = np.concatenate([start, by_factor, after], axis=-1)  # neither is reached within the horizon
         ticks = np.minimum(np.arange(steps + 1) + 1, steps)
         B.append(np.eye(steps + 1)[ticks].T[..., None])
         B_dependencies.append([len(sites)])
@@ -118,10 +118,10 @@ def pymdp_arrays(tables: Tables, translation: Translation = TRANSLATION, clock: 
 
 
 def check_size(signature: Signature, horizon: int, method: Literal["efe", "sophisticated"], limit: int) -> None:
-    """Refuse a world for which pymdp would need more memory than ``limit`` bytes, and say what for.
+    """Refuse a world for which pymdp would need more memory than ``limit`` bytes, and name what needs it.
 
-    Counted are A and B in float32 with a factor for each site, and besides the matrix of all plans (Standard EFE) or
-    the branches of one node of the search (Sophisticated Inference).
+    The count includes A and B in float32 with a factor for each site, and the matrix of all plans (Standard EFE) or the
+    branches of one node of the search (Sophisticated Inference).
     """
     parameters, states, controls = signature.num_parameters, signature.num_states, signature.num_controls
     observed = signature.observation + signature.sensor

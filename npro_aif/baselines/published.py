@@ -1,11 +1,11 @@
 """The search and the plan evaluation behind the paper's baselines (pymdp 0.0.7.1), exactly, in NumPy.
 
-What pymdp 1.x does differently matters in the Reactivity Maze, so that this is the small part of the older version that
-the published rows hang on: two factors (states x, parameters θ), beliefs that are a product q(x)q(θ), and
+The differences of pymdp 1.x matter in the Reactivity Maze, so this is the small part of the older version on which the
+published rows depend: two factors (states x, parameters θ), beliefs that are a product q(x)q(θ), and
 
     g(u) = Σ_m E[log softmax(C_m)] + Σ_m I(o_m; x, θ)                         of one step,
 
-where flat modalities count too: log softmax of zeros is −log of their number of outcomes.
+where flat modalities count too: their log softmax of zeros is minus the log of their number of outcomes.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ FLOOR = 1e-16  # added before every logarithm
 ROUNDS = 10  # of the fixed point iteration
 TIED = 1e-8  # action marginals that differ by no more are tied
 PRUNED = 0.1  # controls and outcomes that are less probable are not followed
-PENALTY = 512.0  # what a control that is not followed loses
-SAME_BELIEF = 12  # decimals to which two beliefs are one and the same in an agent's memory
+PENALTY = 512.0  # subtracted from the score of a control that is not followed
+SAME_BELIEF = 12  # two beliefs are the same in an agent's memory if they agree to this many decimals
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,7 +86,7 @@ def expected_outcomes(arrays: Arrays, belief: Belief) -> list[np.ndarray]:
 
 
 def score(arrays: Arrays, belief: Belief) -> float:
-    """g of having come to a belief: utility and the information of each modality by itself."""
+    """g of reaching a belief: utility and the information of each modality by itself."""
     surprise = sum(float(seen @ _log(seen)) for seen in expected_outcomes(arrays, belief))
     return float(belief.state @ arrays.worth @ belief.parameter) - surprise
 
@@ -94,7 +94,7 @@ def score(arrays: Arrays, belief: Belief) -> float:
 def standard_efe(arrays: Arrays, belief: Belief, horizon: int) -> tuple[np.ndarray, np.ndarray]:
     """All plans, (N, T) with t = 1 slowest, and −EFE of each, (N,).
 
-    Plans that begin alike share what they share.
+    Plans with the same beginning share its evaluation.
     """
     beliefs, totals = [belief], np.zeros(1)
     num_controls = len(arrays.B)
@@ -107,9 +107,9 @@ def standard_efe(arrays: Arrays, belief: Belief, horizon: int) -> tuple[np.ndarr
 def sophisticated(arrays: Arrays, belief: Belief, horizon: int, gamma: float = 1.0) -> np.ndarray:
     """−EFE of each control by the search, (U,).
 
-    A control whose one-step softmax(γ g) is below a threshold is not followed and loses 512. Outcomes are weighed by
-    the product of the modalities' marginals; those below the threshold are left out, and the rest is not made to sum to
-    one.
+    A control whose one-step softmax(γ g) is below a threshold is not followed, and 512 is subtracted from its score.
+    Outcomes are weighted by the product of the modalities' marginals; those below the threshold are left out, and the
+    rest is not renormalised.
     """
     after = [Belief(b @ belief.state, belief.parameter) for b in arrays.B]
     value = np.array([score(arrays, now) for now in after])
@@ -133,7 +133,7 @@ class PublishedAgent:
     """Acts as the paper's baselines do: by the largest marginal of the first control, ties drawn.
 
     :param method: "efe", all plans with precision 16; or "sophisticated", the search with precision 1.
-    :param modalities: which outcome of each modality an observation of the environment is; None for not observed.
+    :param modalities: from an observation of the environment to the outcome of each modality; None for not observed.
     :param seed: of the draws between ties (the original draws them unseeded).
     """
 

@@ -1,4 +1,4 @@
-"""The Reactivity Maze as the paper's authors put it into pymdp: three modalities; the reward is never observed.
+"""The Reactivity Maze as the paper's authors model it in pymdp: three modalities, and the reward is never observed.
 
 Every state with the knob below 4, and the cue, show the reward "none", to which their C gives 0. By the paper's own
 rewards a knob below 4 is worth −0.33; with an outcome of its own for that both baselines do better (docs/baselines.md).

@@ -1,7 +1,7 @@
 """The peers as agents: pymdp's Standard EFE and Sophisticated Inference.
 
-pymdp infers states, scores plans and searches the tree; ours are the mapping of the world (:mod:`.adapter`) and what
-:mod:`.acting` says.
+pymdp infers states, scores plans and searches the tree; the mapping of the world (:mod:`.adapter`) and the agents'
+common part (:mod:`.acting`) are ours.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ SEARCH = Search()
 
 
 def require_pymdp() -> None:
-    """Say what to install where pymdp is missing."""
+    """Raise an error that says what to install if pymdp is missing."""
     try:
         import pymdp.agent  # noqa: F401
     except ImportError as error:
@@ -74,9 +74,9 @@ class PymdpAgent(Acting):
     """Perception by pymdp, in which every observation site is a modality, ``plan=False`` or not.
 
     :param sensors: whether observations with ``plan=False`` take part in planning.
-    :param translation: how the world is put into pymdp's terms.
-    :param jit: put ``jax.jit`` around pymdp's calls, which has none of its own around most of them; otherwise they
-        are made as in pymdp's README, and take thousands of times longer.
+    :param translation: how the world is translated into pymdp's terms.
+    :param jit: put ``jax.jit`` around the calls of pymdp, which itself has none around most of them; otherwise the
+        calls are made as in pymdp's README, and take up to thousands of times longer.
     """
 
     method: Method
@@ -138,7 +138,7 @@ class PymdpAgent(Acting):
         return self._decisions[horizon](self._now())
 
     def _now(self) -> Beliefs:
-        """The beliefs with the clock, if there is one, at the start: a plan begins now."""
+        """The beliefs with the clock, if there is one, set to the start of a plan."""
         if self.beliefs is None:
             raise RuntimeError("scores: found no belief yet, expected an observation first (act)")
         if self._clock is None:
@@ -219,8 +219,8 @@ class Sophisticated(PymdpAgent):
     The goal is never observed, so with ``goal="silent"`` it does not branch: its utility enters through the search's
     own ``predict_fn``. pymdp's search has no prior over controls.
 
-    :param sensors: whether observations with ``plan=False`` are expected in planning, by default yes: the controls to
-        come can depend on nothing else.
+    :param sensors: whether observations with ``plan=False`` are expected in planning; by default they are, as later
+        controls can depend on nothing else.
     :param gamma: pymdp's precision, with which the agent expects itself to choose.
     """
 

@@ -1,6 +1,6 @@
 """Standard EFE and Sophisticated Inference, exactly and by enumeration: small, obvious, and slow.
 
-Both score one step of the future by what the agent likes and what it learns there,
+Both score one step of the future by its utility and its information,
 
     g(b, u) = E[log p̂(x', θ)] + Σ_m I(o_m; x', θ),         b the belief over (θ, x), m the observation sites.
 
@@ -34,7 +34,7 @@ class PlanScores(NamedTuple):
 
 
 class Recursion(NamedTuple):
-    """What Sophisticated Inference finds at the present belief."""
+    """The result of Sophisticated Inference at the present belief."""
 
     value: np.ndarray  # (U,) −EFE of each control, the later ones chosen as observations come in
     control: np.ndarray  # (U,) softmax(γ · value)

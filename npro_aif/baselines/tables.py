@@ -1,7 +1,7 @@
 """A world as dense NumPy tables in float64: the common ground of the pymdp adapter and the exact references.
 
-Both peers need everything enumerated, so a world is refused here when its tables would be too large, with the size
-they would have, or when it says something that they cannot express.
+Both need everything enumerated, so a world is refused here if its tables would be too large (with their size) or if it
+has features that they cannot express.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def table_bytes(world: World) -> int:
 def dense_tables(model: Callable[..., Any], belief: Belief, horizon: int, *, sensors: bool = True) -> Tables:
     """The model's tables at a belief and a horizon.
 
-    :param sensors: whether what is observed with ``plan=False`` is among the observations.
+    :param sensors: whether sites with ``plan=False`` are among the observations.
 
     >>> from npro_aif.models.tmaze import tmaze, initial_belief
     >>> tables = dense_tables(tmaze, initial_belief(), horizon=2)
@@ -104,7 +104,7 @@ def _static(kernel: Kernel, what: str, shape: tuple[int, ...]) -> np.ndarray:
 
 
 def _preference(world: World, observation: dict[str, np.ndarray], shape: tuple[int, ...]) -> np.ndarray:
-    """E[log p̂_t | x_t, θ], (T, Θ, X): what is preferred of observations is averaged over them."""
+    """E[log p̂_t | x_t, θ], (T, Θ, X): preferences on observations are averaged over them."""
     total = np.zeros(shape)
     for name, table in world.preference.items():
         if table.shape[2] > 1 or table.shape[3] > 1:

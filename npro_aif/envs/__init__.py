@@ -1,4 +1,4 @@
-"""The environments, registered with gymnasium under `npro_aif/` where that is installed; one of a file is not.
+"""The environments. Where gymnasium is installed they are registered under `npro_aif/`, except those of files.
 
 Their observations are dicts keyed by the observation sites of the model of the same name, so that an agent
 passes them to a belief update as they are. DoorKey is MiniGrid's own, and needs it.
@@ -49,7 +49,7 @@ def register() -> None:
 
 
 def __getattr__(name: str) -> Any:
-    """What needs MiniGrid, once somebody asks for it."""
+    """An environment that needs MiniGrid, imported when it is first used."""
     if name == "DoorKey":
         from npro_aif.envs.doorkey import DoorKey
 

@@ -1,4 +1,4 @@
-"""What the grid worlds share: one of several layouts, a place on a grid, a limit of steps, and pictures."""
+"""The base of grid worlds: one of several layouts, a place on a grid, a limit of steps, and pictures."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LEFT, DOWN, RIGHT, UP = range(4)
 
 
 class GridWorld(gym.Env[dict[str, int], int]):
-    """A world of one cell among ``side`` × ``side``; a class of it says what controls do and what is seen.
+    """A world whose agent is in one of ``side`` × ``side`` cells; subclasses say what controls do and what is seen.
 
     `info` holds the true `theta` and `state`, as the model of the same name counts them.
     """
@@ -78,7 +78,7 @@ class GridWorld(gym.Env[dict[str, int], int]):
         return row * self.side + column if row in range(self.side) and column in range(self.side) else self.cell
 
     def slide(self, direction: int, slip: float) -> int:
-        """Where a move ends that goes another way with probability ``slip``."""
+        """The end of a move that goes in another direction with probability ``slip``."""
         if self.np_random.random() < slip:
             direction = int(self.np_random.choice([other for other in range(4) if other != direction]))
         return self.neighbour(direction)

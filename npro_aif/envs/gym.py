@@ -1,4 +1,4 @@
-"""What environments take from gymnasium: its own classes where it is installed, and otherwise stand-ins for them.
+"""The classes that environments take from gymnasium, or stand-ins for them where it is not installed.
 
 With a stand-in an environment can be stepped by hand or by an agent as usual; ``gymnasium.make``, wrappers and
 vectors need gymnasium itself (``pip install 'npro-aif[envs]'``).

@@ -13,11 +13,11 @@ from npro_aif.pomdp.program import default_horizon, read_problem
 
 
 class PomdpFile(gym.Env[dict[str, int], int]):
-    """The problem of a file; its episodes end after `max_steps`, by default as many as the discount leaves room for.
+    """The problem of a file; its episodes end after `max_steps`, by default the default horizon of its plans.
 
-    Observed is `y` after every control, and at the start nothing, as the format has it: an empty dict (for which
-    reason it is not registered with gymnasium). In a file without observations `seen` is the state. The reward is that
-    of the file times γ^t, so that an episode's sum is its discounted return; `info` holds the true `state`.
+    The observation is `y` after every control, and an empty dict at the start, where the format has none (which is why
+    the class is not registered with gymnasium). In a file without observations `seen` is the state. The reward is the
+    file's times γ^t, so that the sum over an episode is its discounted return; `info` holds the true `state`.
 
     >>> env = PomdpFile("tiger.POMDP", max_steps=2)
     >>> env.reset(seed=0)[0]

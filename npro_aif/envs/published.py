@@ -59,7 +59,7 @@ class PublishedReactivityMaze(ReactivityMaze):
     :param details: also with the details of their code that the text does not have: the knob stands still at the cue
         and in the sink, and the cue shows a third word (2) everywhere else.
     :param stream: the seed of Python's generator that draws them.
-    :param first_look: whether something is observed before the first control; to the three objectives nothing is.
+    :param first_look: whether there is an observation before the first control; for the three objectives there is none.
 
     >>> env = PublishedReactivityMaze()
     >>> [env.reset(seed=k)[1] for k in range(2)]

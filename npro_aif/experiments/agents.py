@@ -1,9 +1,8 @@
-"""Agents for the tasks, from a few settings: ours, and the baselines with the settings that their rows have.
+"""Agents for the tasks, from a few settings: ours, and the baselines with the settings of their rows.
 
-The baselines' settings are the most favourable of those that were tried, some of the reported episodes among them
-(docs/baselines.md has the others, and how they were chosen): Standard EFE with the model's own preferences and
-information, Sophisticated Inference with pymdp's own thresholds and, as these look one step ahead, with the preference
-at every step.
+The baselines' settings are the most favourable of those that were tried, partly on reported episodes (docs/baselines.md
+has the others, and how they were chosen): Standard EFE with the model's own preferences and information, Sophisticated
+Inference with pymdp's own thresholds and, as these look one step ahead, with the preference at every step.
 """
 
 from __future__ import annotations
@@ -206,7 +205,7 @@ def make_solver(task: Task, settings: Settings) -> SVISolver:
 def pymdp_agent(task: Task, settings: Settings, *, jit: bool = True) -> PymdpAgent:
     """The agent for a task by the method "efe" or "sophisticated".
 
-    What pymdp cannot do, and pymdp missing, is told as a mistake in the settings.
+    Worlds that pymdp cannot express, and a missing pymdp, are reported as mistakes in the settings.
 
     :param jit: as in :class:`PymdpAgent`.
     """

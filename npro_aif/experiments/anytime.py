@@ -1,8 +1,8 @@
-"""Descents that are looked at on their way, and an agent that can be asked what it would do after any number of steps.
+"""Descents whose plans are recorded on the way, and an agent that can act after any number of their steps.
 
-For each maze and objective one compiled descent (:class:`Descent`) serves all beliefs, keys and learning rates; as
-every plan is kept with all its looks, episodes with fewer steps a plan cost nothing more. With a folder descents are
-kept as files, and a study that was stopped goes on.
+For each maze and objective one compiled descent (:class:`Descent`) serves all beliefs, keys and learning rates. Every
+descent is kept with all its records, so that episodes with fewer steps per plan cost nothing more. With a folder,
+descents are kept as files, and a study that was stopped continues.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ class Curve(NamedTuple):
 
 
 class Descent:
-    """Gradient descent as in :class:`npro_aif.SVISolver`, that looks at the plan on its way.
+    """Gradient descent as in :class:`npro_aif.SVISolver`, which records the plan on its way.
 
     :param planner: its guide and objective are taken, not its solver.
     :param horizon: the largest one; with a guide that compiles for each horizon, the only one.
-    :param every: steps between two looks.
+    :param every: steps between two records.
     """
 
     def __init__(self, planner: Planner, belief: Belief, horizon: int, num_steps: int, every: int):
@@ -75,7 +75,7 @@ class Anytime:
     """The agent of a row of the tables, with the descents of its plans kept.
 
     :param agent: plans, and says where each step's descent starts.
-    :param folder: where descents are kept; those that are there already are taken over.
+    :param folder: where descents are kept; those that are there already are used.
     """
 
     def __init__(self, task: Task, agent: Agent, num_steps: int, every: int, folder: Path | None = None):

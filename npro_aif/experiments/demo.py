@@ -1,4 +1,4 @@
-"""The command ``npro-aif demo``: what the three objectives want in the T-maze, what they do, and a picture of it.
+"""The command ``npro-aif demo``: plans of the three objectives in the T-maze, some episodes, and a picture.
 
 Plans from the start are made by SVI over whole sequences, as in the paper (and under our switches); the agents of the
 episodes replan by closed-form coordinate updates, which takes milliseconds.
@@ -21,7 +21,7 @@ from npro_aif.models import tmaze
 from npro_aif.planning.plan import Plan
 
 BLOCK = "coordinate"  # whose agents act
-SHOWN = 5e-4  # terms below are nothing but rounding
+SHOWN = 5e-4  # smaller terms are rounding errors
 TIES = (
     "For F_marginal and F_planning several plans are as good as each other here (left or right, sooner or later); "
     "which one an agent takes is drawn, so that rows marked ≠ can differ by how ties fell."
@@ -58,7 +58,7 @@ def demo(out: Path, *, episodes: int = 20, planner: str = "svi", console: Consol
 
 
 def plans_table(plans: dict[str, Plan]) -> Table:
-    """q(u_1), F and what F is made of, by objective."""
+    """q(u_1), F and the terms of F, by objective."""
     table = Table(title="q(u₁), free energy and its terms (nats; they sum to F)", title_justify="left")
     table.add_column("")
     for name in plans:

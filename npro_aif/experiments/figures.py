@@ -50,7 +50,7 @@ class Drawing(NamedTuple):
 def row_named(table: str, block: str, kind: str) -> Row:
     """A row by the names of its table and block and by its objective."""
     name = f"{table}-{block}-{kind}"
-    return next(row for each in TABLES[table].blocks for row in each.rows if row.name == name)
+    return next(row for part in TABLES[table].blocks for row in part.rows if row.name == name)
 
 
 def agent_of(row: Row) -> Agent:

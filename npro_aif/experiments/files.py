@@ -1,4 +1,4 @@
-"""Files of a reproduction: written in one go or not at all, and taken over only if they are of the same settings."""
+"""Files of a reproduction: written in one go or not at all, and reused only with the same settings."""
 
 from __future__ import annotations
 

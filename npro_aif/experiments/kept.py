@@ -1,7 +1,7 @@
 """The rows behind the published tables, kept in the repository: `docs/rows/*.json`, one file for each row.
 
-A reproduction takes them over where their settings are its own, and says so; ``--fresh`` runs them again. So it is with
-the convergence studies in `docs/rows/convergence`. An installed package has none of them.
+A reproduction uses a row if its settings are the same, and says so; ``--fresh`` runs it again. The same holds for the
+convergence studies in `docs/rows/convergence`. An installed package has none of these files.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def kept_rows(folder: Path = FOLDER) -> dict[str, dict[str, Any]]:
 
 
 def kept_row(name: str, settings: dict[str, Any], folder: Path = FOLDER) -> dict[str, Any] | None:
-    """What is kept of a row, if it was made with these settings, by whichever version."""
+    """The kept content of a row, if it was made with these settings, by any version."""
     path = folder / f"{name}.json"
     if not path.exists():
         return None
@@ -37,9 +37,9 @@ def kept_row(name: str, settings: dict[str, Any], folder: Path = FOLDER) -> dict
 def kept_study(
     path: Path, settings: dict[str, Any], say: Callable[[str], None], *, fresh: bool = False
 ) -> dict[str, Any] | None:
-    """What a file, or else the repository, holds of a study, if it is of the same settings.
+    """The content of a study from a file, or else from the repository, if it has the same settings.
 
-    :param fresh: whatever the repository keeps.
+    :param fresh: ignore the repository's.
     """
     content = stored(path, settings)
     if content is not None:
@@ -60,7 +60,7 @@ def run_study(
 
 
 def rounded(values: np.ndarray) -> list[float]:
-    """Numbers for a file that is kept, to as many digits as anybody can see.
+    """Numbers for a file that is kept, with as many digits as a figure can show.
 
     >>> rounded(np.array([1.23456789, 2.0]))
     [1.23457, 2.0]

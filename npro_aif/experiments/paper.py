@@ -1,4 +1,4 @@
-"""What the paper's numbers were made with: every setting of ``--paper``, task by task, with where it comes from.
+"""The settings of the paper's numbers: everything that ``--paper`` sets, task by task, with its source.
 
 *Text* is the paper; *code* is its authors' public code (biaslab, EpistemicPriorsGradientDescentJAX) as read and checked
 by re-implementation. Where the two disagree the code is what the published numbers need, and docs/paper.md says so.
@@ -36,7 +36,7 @@ class WithoutMoves(Active):
 
 
 class Paper(NamedTuple):
-    """What a task has in place of ours."""
+    """The paper's settings of a task, in place of ours."""
 
     model: Callable[..., Any]
     environment: Callable[[], gym.Env]

@@ -1,4 +1,4 @@
-"""The episodes of a run or of a row of a table: played here or by workers, with what they took so far."""
+"""The episodes of a run or of a row of a table: played here or by workers, with the effort so far."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor
 from typing import Any
 
-from npro_aif.acting.distributed import Block, Kept, Recipe, Workers, iterate_blocks, total
+from npro_aif.acting.distributed import Block, Recipe, Store, Workers, iterate_blocks, total
 from npro_aif.acting.episodes import Acting, Effort, Episode, effort, iterate_episodes
 from npro_aif.acting.solutions import Solutions
 from npro_aif.experiments.files import prepare
@@ -19,10 +19,10 @@ from npro_aif.solvers.search import Certificate
 
 
 class Played:
-    """Episodes that are under way; iterating over it plays them, in the order in which they end.
+    """Episodes in progress; iterating over the object plays them and yields them in the order in which they end.
 
     :param recipe: makes the environments and the agent.
-    :param kept: the folder to go on from, and to keep solved problems (and the blocks of workers) in.
+    :param store: the folder to continue from, which keeps solved problems (and the blocks of workers).
     :param executor: whose workers play; by default they are played here.
     """
 
@@ -30,11 +30,11 @@ class Played:
         self,
         recipe: Recipe,
         seeds: Sequence[int],
-        kept: Kept | None = None,
+        store: Store | None = None,
         executor: Executor | Workers | None = None,
     ):
-        self.recipe, self.seeds, self.kept, self.executor = recipe, seeds, kept, executor
-        self._solutions = Solutions() if kept is None else Solutions(*kept)
+        self.recipe, self.seeds, self.store, self.executor = recipe, seeds, store, executor
+        self._solutions = Solutions() if store is None else Solutions(*store)
         self._ended: list[Episode] = []
         self._blocks: list[Block] = []
         self._agent: Any = None
@@ -49,7 +49,7 @@ class Played:
         yield from iterate_episodes(worlds, self._agent, self.seeds, solutions=self._solutions)
 
     def _elsewhere(self, executor: Executor | Workers) -> Iterator[Episode]:
-        for block in iterate_blocks(self.recipe, self.seeds, executor, self.kept):
+        for block in iterate_blocks(self.recipe, self.seeds, executor, self.store):
             self._blocks.append(block)
             yield from block.episodes
 
@@ -80,13 +80,13 @@ def play(
     row: Row,
     episodes: int,
     bar: EpisodeBar | None = None,
-    kept: Kept | None = None,
+    store: Store | None = None,
     executor: Executor | Workers | None = None,
 ) -> dict[str, Any]:
-    """Play the episodes of a row and summarise them; those that are one stream of draws are played here in any case."""
+    """Play the episodes of a row and summarise them; episodes of one stream of draws are always played here."""
     task, _ = row_task(row)
     seeds = range(row.settings.seed, row.settings.seed + episodes)
-    played = Played(functools.partial(row_recipe, row), seeds, kept, None if task.sequential else executor)
+    played = Played(functools.partial(row_recipe, row), seeds, store, None if task.sequential else executor)
     if bar is not None:
         bar.watch(played)
     for _ in played:

@@ -1,4 +1,4 @@
-"""Beliefs as the paper's DoorKey code keeps them: a product of marginals q(x)q(θ), nothing less probable than a floor.
+"""Beliefs as in the paper's DoorKey code: a product of marginals q(x)q(θ), with a floor under every probability.
 
 After every exact update the joint belief is replaced by the product of its marginals, which forgets what position and
 layout tell about each other. For planning, layouts that are only held up by the floor are left out.
@@ -17,7 +17,7 @@ from npro_aif.belief import Belief
 from npro_aif.planning.planner import Planner
 
 FLOOR = 1e-8
-AT_FLOOR = 10 * FLOOR  # what is no more probable is held up by the floor
+AT_FLOOR = 10 * FLOOR  # probabilities up to this are due to the floor
 
 
 def as_product(belief: Belief, possible: np.ndarray) -> Belief:
@@ -47,7 +47,7 @@ def above_floor(belief: Belief) -> Belief:
 class ProductPlanner(Planner):
     """Plans with the parameters that are more probable than the floor.
 
-    :param everything: plan with all of them, as the paper's code does; it takes as many times longer as there are more.
+    :param everything: plan with all of them, as the paper's code does; the time grows with their number.
     """
 
     everything = False

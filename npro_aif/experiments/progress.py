@@ -1,6 +1,6 @@
 """Progress on the terminal: a bar over the episodes that have ended, and how many decisions were made.
 
-Episodes in step end nearly together, and a single one by SVI may take an hour: the decisions show that it goes on.
+Episodes in lockstep end nearly together, and a single one by SVI may take an hour: the decisions show progress.
 """
 
 from __future__ import annotations

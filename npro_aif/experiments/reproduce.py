@@ -1,8 +1,8 @@
 """The command ``npro-aif reproduce``: the paper's tables, figures and convergence studies with our numbers.
 
-Every row of a table is one JSON file, written when the row is finished; a further run takes over the rows whose
-settings are the same, so that a run that was stopped goes on where it was. So are rows that the repository keeps
-(:mod:`npro_aif.experiments.kept`), unless ``--fresh`` is asked for.
+Every row of a table is one JSON file, written when the row is finished. A further run uses the rows with the same
+settings, so that a run that was stopped continues where it was. Rows that the repository keeps
+(:mod:`npro_aif.experiments.kept`) are used in the same way, except with ``--fresh``.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 from rich.console import Console
 
-from npro_aif.acting.distributed import Kept, Workers
+from npro_aif.acting.distributed import Store, Workers
 from npro_aif.acting.solutions import Solutions, write_text
 from npro_aif.experiments import worlds
 from npro_aif.experiments.convergence import make_convergence
@@ -58,11 +58,11 @@ def reproduce(
         raise SettingsError(f"what: found {what!r}, expected one of {', '.join((*PARTS, 'worlds', 'all'))}")
     if episodes is not None and episodes < 1:
         raise SettingsError(f"episodes: found {episodes}, expected at least 1")
-    made: list[Path] = []
+    paths: list[Path] = []
     for part in PARTS if what == "all" else (what,):
         console.rule(part)
         if part in TABLES:
-            made += make_table(
+            paths += make_table(
                 TABLES[part],
                 out,
                 episodes=episodes,
@@ -74,7 +74,7 @@ def reproduce(
             )
         elif part == "worlds":  # of another paper, so that "all" is without it
             count = episodes or (worlds.QUICK_EPISODES if quick else worlds.EPISODES)
-            made += make_table(
+            paths += make_table(
                 worlds.WORLDS_TABLE,
                 out,
                 episodes=count,
@@ -84,11 +84,11 @@ def reproduce(
                 executor=executor,
             )
         elif part == "figures":
-            made += make_figures(out / "figures", console=console)
+            paths += make_figures(out / "figures", console=console)
         else:
-            made += make_convergence(out / "convergence", quick=quick, long=long, fresh=fresh, console=console)
-    console.print("Files:", *(f"  {path}" for path in made), sep="\n")
-    return made
+            paths += make_convergence(out / "convergence", quick=quick, long=long, fresh=fresh, console=console)
+    console.print("Files:", *(f"  {path}" for path in paths), sep="\n")
+    return paths
 
 
 def make_table(
@@ -102,18 +102,18 @@ def make_table(
     fresh: bool = False,
     executor: Executor | Workers | None = None,
 ) -> list[Path]:
-    """Run the rows of a table that are not there yet, print it, and write it in every form."""
+    """Run the missing rows of a table, print it, and write it in every form."""
     count = episodes or (QUICK_EPISODES if quick else EPISODES)[table.name]
     results: dict[str, dict[str, Any]] = {}
     rows = [(block.title, quick_row(row) if quick else row) for block in table.blocks for row in block.rows]
     with bars(console) as progress:
         all_rows = progress.add_task(f"{table.name}: rows", total=len(rows))
         for title, row in rows:
-            own = min(count, row.episodes or count)
+            episodes_of_row = min(count, row.episodes or count)
             if row.takes is not None and long:
                 console.print(f"{table.name} | {title} | {row.label}: takes {row.takes}", highlight=False)
-            bar = EpisodeBar(progress, f"{title}, {row.label}: episodes", own)
-            results[row.name], how = make_row(row, own, out, bar, long=long, fresh=fresh, executor=executor)
+            bar = EpisodeBar(progress, f"{title}, {row.label}: episodes", episodes_of_row)
+            results[row.name], how = make_row(row, episodes_of_row, out, bar, long=long, fresh=fresh, executor=executor)
             bar.remove()
             progress.advance(all_rows)
             console.print(f"{table.name} | {title} | {row.label}: {how}", highlight=False)
@@ -139,7 +139,7 @@ def make_row(
     fresh: bool = False,
     executor: Executor | Workers | None = None,
 ) -> tuple[dict[str, Any], str]:
-    """The content of a row's file, and in a few words how it came about.
+    """The content of a row's file, and in a few words where it comes from.
 
     :param long: run it even if it takes hours.
     :param fresh: run it even if the repository keeps it.
@@ -182,10 +182,10 @@ def row_settings(task: Task, row: Row, episodes: int) -> dict[str, Any]:
     return result_settings(task, row.settings, None, row.preference) | {"episodes": episodes}
 
 
-def _kept(folder: Path, settings: dict[str, Any]) -> Kept:
-    """The decisions of a row that was stopped, or none if it was another."""
+def _kept(folder: Path, settings: dict[str, Any]) -> Store:
+    """The decisions of a row that was stopped, or none if they belong to other settings."""
     try:
         Solutions(folder, settings)
     except ValueError:
         shutil.rmtree(folder)
-    return Kept(folder, settings)
+    return Store(folder, settings)

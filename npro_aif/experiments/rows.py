@@ -1,8 +1,7 @@
-"""The rows of the paper's three tables: what is run for each, and what the paper published.
+"""The rows of the paper's three tables: the run of each, and the published values.
 
-A table has blocks, each named for what it is: "paper" is what the published numbers were made with
-(:mod:`npro_aif.experiments.paper`), "ours" has this library's own defaults, "pymdp 1.x" is pymdp on the same
-model. Every row stands beside the published values.
+A table has blocks: "paper" has the settings of the published numbers (:mod:`npro_aif.experiments.paper`), "ours" this
+library's own defaults, "pymdp 1.x" is pymdp on the same model. Every row stands beside the published values.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ class Published(NamedTuple):
     unit: float  # of the last digit that was printed
 
     def interval(self, episodes: int) -> tuple[float, float]:
-        """The 95 % interval, widened by what rounding may have taken."""
+        """The 95 % interval, widened by half a unit of the last printed digit."""
         if self.low is not None and self.high is not None:
             low, high = self.low, self.high
         else:
@@ -52,7 +51,7 @@ def mean(value: float, std: float, digits: int = 2) -> Published:
 
 
 class Row(NamedTuple):
-    """One row: what is run, and what the paper has there."""
+    """One row: its run, and the paper's values."""
 
     name: str  # of its file
     label: str

@@ -1,4 +1,4 @@
-"""The command ``npro-aif run``: one agent in one task over many episodes, and what came of it."""
+"""The command ``npro-aif run``: one agent in one task over many episodes, and a summary."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 from rich.console import Console
 
 import npro_aif
-from npro_aif.acting.distributed import Kept, Workers
+from npro_aif.acting.distributed import Store, Workers
 from npro_aif.acting.episodes import Acting
 from npro_aif.acting.solutions import compiling, write, write_text
 from npro_aif.experiments.agents import (
@@ -49,12 +49,12 @@ def run(
 ) -> dict[str, Any]:
     """Run the episodes with the seeds ``settings.seed``, ``settings.seed + 1``, … and return the summary.
 
-    Ctrl-C ends the run; the summary is then of the episodes that had ended, and says so.
+    Ctrl-C ends the run; the summary then covers the episodes that had ended, and says so.
 
     :param json_file: where to write the summary.
     :param table_file: where to write a line for each episode, as CSV.
     :param folder: where to keep solved problems (and the finished blocks of workers), so that a run that was stopped
-        goes on.
+        can continue.
     :param executor: whose workers play the episodes; they share solved problems through the folder.
     """
     console = console or Console()
@@ -79,10 +79,10 @@ def run(
         )
     check_settings(task, settings)
     about = describe(task, settings, size, preference)
-    kept = None if folder is None else Kept(folder.absolute(), result_settings(task, settings, size, preference))
+    store = None if folder is None else Store(folder.absolute(), result_settings(task, settings, size, preference))
     seeds = range(settings.seed, settings.seed + episodes)
     try:
-        played = Played(functools.partial(make_players, name, options, settings), seeds, kept, executor)
+        played = Played(functools.partial(make_players, name, options, settings), seeds, store, executor)
     except ValueError as error:
         raise SettingsError(f"resume: {error}") from error
     console.print(" ".join(f"[bold]{key}[/] {value}" for key, value in about.items() if value is not None))
@@ -106,13 +106,13 @@ def run(
 
 
 def make_players(name: str, options: Mapping[str, Any], settings: Settings) -> tuple[Any, Acting]:
-    """The environments and the agent of a run: what a worker makes once."""
+    """The environments and the agent of a run; a worker makes them once."""
     task = make_task(name, **options)
     return task.worlds(), make_agent(task, settings)
 
 
 def describe(task: Task, settings: Settings, size: int | None, preference: str | None) -> dict[str, Any]:
-    """Everything that was chosen, defaults spelled out."""
+    """All settings, with defaults spelled out."""
     about: dict[str, Any] = {"task": task.name, "method": settings.method, "seed": settings.seed}
     if task.name == "doorkey":
         about |= {"size": size or 8, "preference": preference or ("terminal" if settings.paper else "every-step")}
@@ -146,7 +146,7 @@ def describe(task: Task, settings: Settings, size: int | None, preference: str |
 
 
 def result_settings(task: Task, settings: Settings, size: int | None, preference: str | None) -> dict[str, Any]:
-    """Everything that decisions depend on: those of another version or with other settings are not taken over."""
+    """Everything that decisions depend on; decisions of other versions or settings are not reused."""
     about = describe(task, settings, size, preference) | {"version": npro_aif.__version__}
     if settings.method == "vfe":
         about["switches"] = repr(make_objective(task, settings))

@@ -1,4 +1,4 @@
-"""What no agent with a 3×3 view can beat in DoorKey: the shortest path with the whole map known, and the optimum.
+"""Bounds for agents with a 3×3 view in DoorKey: the shortest path with the whole map known, and the optimum.
 
 The optimum is the Bayes-optimal policy's expected number of steps under MiniGrid's prior, computed exactly by AND/OR
 search over information states with two independent programs (not part of this package): 18.149 at size 8, 1.0825 times

@@ -1,4 +1,4 @@
-"""What a table of episodes says: the paper's statistics, as one flat dict and as a table to read."""
+"""The paper's statistics of a table of episodes, as one flat dict and as a table to read."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def wilson(successes: int, count: int) -> tuple[float, float]:
 def summarize(task: Task, episodes: Sequence[Episode], effort: Effort) -> dict[str, Any]:
     """Rates with their intervals (``_low``, ``_high``), means with their standard deviation (``_std``), and times.
 
-    What the task does not have (the T-maze is never safe, only DoorKey has a shortest path) is None.
+    Measures that a task does not have (the T-maze is never safe, only DoorKey has a shortest path) are None.
     """
     outcomes = [task.outcome(episode) for episode in episodes]
     summary: dict[str, Any] = {"episodes": len(episodes)}
@@ -70,7 +70,7 @@ def summarize(task: Task, episodes: Sequence[Episode], effort: Effort) -> dict[s
 
 
 def certificates(certified: Sequence[Certificate]) -> dict[str, Any]:
-    """What searches showed: bounds of the plans from the first beliefs, and how near all bounds came."""
+    """The certificates of searches: bounds of the plans from the first beliefs, and the gaps of all plans."""
     if not certified:
         return {}
     first = [c for c in certified if c.horizon == max(c.horizon for c in certified)]

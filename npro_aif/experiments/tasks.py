@@ -66,12 +66,12 @@ class Task(NamedTuple):
     notes: tuple[tuple[str, Any], ...] = ()  # what else a run of it should report
 
     def worlds(self) -> Any:
-        """What :func:`npro_aif.run_episodes` takes: a function that makes environments, or the one of a stream."""
+        """The environments for :func:`npro_aif.run_episodes`: a function that makes them, or the one of a stream."""
         return self.environment() if self.sequential else self.environment
 
 
 class Settings(NamedTuple):
-    """What can be chosen; None stands for the task's own default."""
+    """The settings of a run; None stands for the task's own default."""
 
     method: str = "vfe"
     objective: str = "active"

@@ -40,13 +40,13 @@ def view(
     if len(set(objectives)) < len(objectives):
         raise SettingsError(f"objective: found {', '.join(objectives)}, expected different ones")
     task = make_task(name, **task_options)
-    own = [settings._replace(objective=objective) for objective in objectives]
-    for each in own:
-        check_settings(task, each)
-    agents = [vfe_agent(task, each) for each in own]
+    variants = [settings._replace(objective=objective) for objective in objectives]
+    for variant in variants:
+        check_settings(task, variant)
+    agents = [vfe_agent(task, variant) for variant in variants]
     recordings: dict[str, Recording] = {}
-    for agent, each in zip(agents, own, strict=True):
-        with console.status(f"episode {settings.seed}, {each.objective}"):
+    for agent, variant in zip(agents, variants, strict=True):
+        with console.status(f"episode {settings.seed}, {variant.objective}"):
             recording = record_episode(task.environment(), agent, settings.seed)
         recordings[recording.objective] = recording
         episode = recording.episode

@@ -1,4 +1,4 @@
-"""Where episodes are played: here, by processes of this machine, or by the workers of a Dask cluster."""
+"""The place where episodes are played: this process, processes of this machine, or the workers of a Dask cluster."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SECONDS = 20  # to wait for a scheduler
 
 @contextmanager
 def workplace(workers: int | None, dask: str | None) -> Iterator[Executor | Workers | None]:
-    """Who plays the episodes.
+    """The executor that plays the episodes; None for this process.
 
     :param workers: how many processes of this machine.
     :param dask: the address of a Dask scheduler, or the path of a scheduler file.

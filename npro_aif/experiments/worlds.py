@@ -1,9 +1,9 @@
 """The table of three published grid worlds: Frozen Lake, Wumpus and RockSample(4,3), ours beside the published values.
 
-Published are the rates and rewards of Nuijten, Lukashchuk, van de Laar, de Vries (UAI 2026) over 1000 episodes. Their
-objectives are other ones under the same names, and their preferences on the Lake and in Wumpus World are too, so that
-the values are to compare with, not to match. Rows of a closed loop plan with what they will see: by a memory, or by
-search. In Wumpus World and RockSample they are for the world's own reward, to the deadline.
+The published rates and rewards are those of Nuijten, Lukashchuk, van de Laar, de Vries (UAI 2026) over 1000 episodes.
+Their objectives of the same names differ from ours, and so do their preferences on the Lake and in Wumpus World, so
+that the values are to be compared, not matched. Closed-loop rows plan with a memory or by search; in Wumpus World and
+RockSample they plan for the world's own reward, to the deadline.
 """
 
 from __future__ import annotations

@@ -83,13 +83,13 @@ def _temporal_factors(
         if set(log.observation) != set(seen):  # all sites as one
             row = jnp.argmax(world.theta == jnp.asarray(theta)[..., None], axis=-1)
             seen = {"y": _joint_outcome(now, seen, row, now.loop.sight(x, u))}
-        told = [table[context, seen[name]] for name, table in log.observation.items()]
-        numpyro.factor(f"epistemic_y_{t}", sum(told, start=jnp.zeros(())))
+        log_priors = [table[context, seen[name]] for name, table in log.observation.items()]
+        numpyro.factor(f"epistemic_y_{t}", sum(log_priors, start=jnp.zeros(())))
         before = now.flow.after
 
 
 def _joint_outcome(now: Slice, seen: Mapping[str, Array], theta: Array, sight: Array) -> Array:
-    """The index of what was seen at all sites among their joint outcomes (npro_aif.tables.joint)."""
+    """The index of the outcomes of all sites among their joint outcomes (npro_aif.tables.joint)."""
     outcome: Any = 0
     for name, kernel in now.observation.items():
         if kernel.learnable:

@@ -42,7 +42,7 @@ class ExpectedFreeEnergy(NamedTuple):
     plans: Array  # (N, T) the controls (flat over the control sites)
     risk: Array  # (N,) E[log q(x|u)/p̂(x)], preferences on u and y included
     ambiguity: Array  # (N,) E[H[q(y|x,θ)]]
-    novelty: Array  # (N,) −E[KL[q(θ|y,x) ‖ q(θ|x)]]: what the plan lets one learn lowers G
+    novelty: Array  # (N,) −E[KL[q(θ|y,x) ‖ q(θ|x)]]: expected learning lowers G
     complexity: Array  # (N,) C(u) = E[log q(y,x,θ|u) − log p(y,x,θ|u)]
     plan_prior: Array  # (N,) P(u) = −E[log p(u)]
 
@@ -65,8 +65,8 @@ def expected_free_energy(
 ) -> ExpectedFreeEnergy:
     """G(u) for every plan of ``horizon`` steps.
 
-    :param posterior: a posterior of a sequence guide, under which the expectations are taken; the model's own
-        predictions by default.
+    :param posterior: a posterior of a sequence guide, under which expectations are taken; by default they are taken
+        under the model's own predictions.
 
     >>> from npro_aif.models.tmaze import tmaze, initial_belief
     >>> G = expected_free_energy(tmaze, initial_belief(), horizon=2)

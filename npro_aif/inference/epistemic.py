@@ -1,10 +1,10 @@
-r"""The three epistemic priors, and what they cost at each control and state.
+r"""The three epistemic priors, and their costs at each control and state.
 
 With raw exponents a(u) = H[x'|x,u], a(x) = −E_q(θ|x) H[q(y|x,θ)] and a(y,x) = KL[q(θ|y,x) ‖ q(θ|x)],
 
     log p̃ = w · a − [normalize] log Σ exp(w · a),
 
-each with a weight w of its own, the sum over the entries where a is defined (q > 0). F_active counts
+each with a weight w of its own; the sum runs over the entries where a is defined (q > 0). F_active adds
 −E_q[log p̃(u) + log p̃(x) + log p̃(y,x)] = E_q(u)[d(u)] + E_q(x)[c(x)]. The same code serves one time slice and whole
 sequences.
 """
@@ -31,7 +31,7 @@ class Weights(NamedTuple):
 
 
 class EpistemicCosts(NamedTuple):
-    """What F_active adds: E_q(u)[control] + E_q(x)[ambiguity + novelty] + normalizer."""
+    """The costs that F_active adds: E_q(u)[control] + E_q(x)[ambiguity + novelty] + normalizer."""
 
     control: Array  # (U,) −w · a(u)
     ambiguity: Array  # (X,) −w · a(x), over all observation sites
@@ -40,7 +40,7 @@ class EpistemicCosts(NamedTuple):
 
 
 class Normalizers(NamedTuple):
-    """log Σ exp(w · a); of each observation site its own."""
+    """log Σ exp(w · a), for each observation site separately."""
 
     control: Array  # ()
     state: dict[str, Array]  # ()
@@ -48,7 +48,7 @@ class Normalizers(NamedTuple):
 
 
 class EpistemicPriors(NamedTuple):
-    """The priors as tables w · a; of each observation site its own."""
+    """The priors as tables w · a, for each observation site separately."""
 
     control: Array  # (U,)
     state: dict[str, Array]  # by observation site, (X,)
@@ -68,7 +68,7 @@ class EpistemicPriors(NamedTuple):
         return EpistemicCosts(-self.control, ambiguity, novelty, normalizer)
 
     def log(self) -> EpistemicPriors:
-        """The tables log p̃, their normalisers subtracted."""
+        """The tables log p̃, that is, with their normalisers subtracted."""
         total = self.normalizers
         if total is None:
             return self
@@ -81,7 +81,7 @@ class EpistemicPriors(NamedTuple):
 
 
 def counts(weight: float | Array) -> bool:
-    """Whether what has this weight counts; a weight that JAX is tracing may."""
+    """Whether a term with this weight counts; one with a traced weight may."""
     return not is_concrete(weight) or float(weight) != 0
 
 
@@ -90,12 +90,13 @@ def epistemic_priors(
 ) -> EpistemicPriors:
     """The priors at one part of a posterior.
 
-    :param weight: of all three, or of each its own.
-    :param joint: observation sites count together; otherwise each by itself, and the same information several times.
+    :param weight: one weight for all three, or :class:`Weights`.
+    :param joint: count observation sites together; otherwise each by itself, so that shared information counts several
+        times.
     """
     evidence = part.evidence(joint=joint)
     weights = weight if isinstance(weight, Weights) else Weights(weight, weight, weight)
-    counted = counts(weights.entropy)  # else the entropy of moves, which is dear, is not worked out
+    counted = counts(weights.entropy)  # otherwise the entropy of moves, which is expensive, is not computed
     control = weights.entropy * part.move_entropy() if counted else jnp.zeros_like(part.control())
     state = {name: -weights.ambiguity * e.ambiguity for name, e in evidence.items()}
     observation = {name: weights.novelty * e.gain for name, e in evidence.items()}

@@ -1,7 +1,7 @@
-"""The exact free energy of any discrete guide, by enumeration: slow, general, and the check of the fast evaluators.
+"""The exact free energy of any discrete guide by enumeration: slow, general, and a check of the fast evaluators.
 
-Model and guide run under NumPyro's funsor handlers with every site enumerated; funsor eliminates what a term
-does not need, and the terms are expectations under the marginals that remain.
+Model and guide run under NumPyro's funsor handlers with every site enumerated. Funsor sums out the sites that a term
+does not involve, and the terms are expectations under the remaining marginals.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class GenericPosterior(NamedTuple):
     guide: Factors
     model: Factors
     preferences: Factors
-    memories: Factors  # what is remembered, by the memories' full names
+    memories: Factors  # log-factors of the memories, by full name
     signature: Signature
     num_steps: int
     scope: str  # over what the epistemic priors run
@@ -126,11 +126,11 @@ class GenericPosterior(NamedTuple):
         return self.visible(t) + self.sites("memory", t)
 
     def context(self, t: int) -> list[str]:
-        """What is known when the observations come: the new visible state, the memory and, if anything reads it, u."""
+        """The context of the observations: the new visible state, the memory and, if anything reads it, u."""
         return self.visible(t) + self.sites("memory", t - 1) + (self.sites("control", t) if self.reads_control else [])
 
     def unseen(self, t: int) -> list[str]:
-        """What observations can tell about: hidden states and parameters."""
+        """What observations can be informative about: hidden states and parameters."""
         return [f"{site.name}_{t}" for site in self.signature.state if site.hidden] + self.parameters()
 
     def policy_mass(self, t: int) -> Array:
@@ -189,7 +189,7 @@ class Steps(NamedTuple):
         return self._names("control")
 
     def _own(self, factors: Factors) -> Factors:
-        """The factors whose sites count here: of these steps, and with the first one those of no step."""
+        """The factors of these steps; those of no step belong to the first."""
         steps = {str(t): t for t in range(1, self.q.num_steps + 1)}
         return {name: f for name, f in factors.items() if steps.get(name.rpartition("_")[2], 1) in self.times}
 
@@ -240,7 +240,7 @@ def enumerate_guide(
     :param world: the model's tables, for what its policy sees.
     """
     funsor.set_backend("jax")
-    keyed = seed(rng_seed=0)  # nothing is drawn, but handlers ask for a key
+    keyed = seed(rng_seed=0)  # nothing is drawn, but handlers need a key
     with keyed, enumerating.plate_to_enum_plate(), enumerating.enum():
         configured = enumerating.config_enumerate(substitute(guide, data=dict(params)))
         guide_trace = enumerating.trace(configured).get_trace(belief, horizon=horizon)
@@ -269,7 +269,7 @@ def enumerate_guide(
 
 
 def _check_view(q: GenericPosterior, world: World) -> None:
-    """Refuse controls that read what no policy sees, and sequences where something is remembered."""
+    """Refuse controls that read what the policy does not see, and sequence guides for models with memories."""
     if q.scope != "temporal":
         check_open(world)
     for t in range(1, q.num_steps + 1):
@@ -284,7 +284,7 @@ def _check_view(q: GenericPosterior, world: World) -> None:
 
 
 def _memory_factors(world: World, num_steps: int) -> Factors:
-    """log [m = what is remembered], by the memories' full names (all of a step's under the first one's)."""
+    """log [m = its content], by the memories' full names (all memories of a step under the name of the first)."""
     signature = world.signature
     factors: Factors = {}
     if not signature.memory:
@@ -297,8 +297,8 @@ def _memory_factors(world: World, num_steps: int) -> Factors:
 
     def one_hot(table: Array, axes: list[list[tuple[str, int]]], t: int) -> None:
         """A table of contents whose axes are groups of sites (or 1) as a factor with the new memory's sites last."""
-        kept = [sites for sites, size in zip(axes, table.shape, strict=True) if size > 1]
-        groups = [*kept, named("memory", t)]
+        involved = [sites for sites, size in zip(axes, table.shape, strict=True) if size > 1]
+        groups = [*involved, named("memory", t)]
         flat = [site for group in groups for site in group]
         hot = safe_log(jax.nn.one_hot(table.squeeze(), signature.num_memories))
         names = {i - len(flat): name for i, (name, _) in enumerate(flat)}
@@ -369,7 +369,7 @@ def generic_posterior(
     belief: Belief,
     horizon: int | None = None,
 ) -> tuple[World, GenericPosterior]:
-    """The posterior that an ordinary NumPyro guide is, and the world that it is about."""
+    """The posterior of an ordinary NumPyro guide, and the world of its model."""
     horizon = default_horizon(model) if horizon is None else horizon
     program = program_of(model, belief, horizon)
     check_guide(model, guide, belief, horizon)

@@ -4,7 +4,7 @@
     F_planning = F_marginal + Σ_t H[q(u_t|x_{t-1})]
     F_active   = F_marginal − E_q[log p̃(u) + log p̃(x) + log p̃(y,x)]  (+ Σ_t H[q(u_t|x_{t-1})])
 
-An objective is a small value that adds up what a posterior's parts give; F is put together here and nowhere else.
+An objective is a small value that adds up the statistics of a posterior's parts; F is computed here and nowhere else.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ TERMS = ("risk", "ambiguity", "novelty", "complexity", "plan_prior", "correction
 
 
 def _held(argument: Any) -> Any:
-    """An argument of a model, through which nobody can differentiate."""
+    """An argument of a model, through which differentiation is refused."""
     return argument if is_concrete(argument) else without_gradient(argument)
 
 
 class Objective(ELBO):
-    """A free energy that is evaluated exactly: no sampling, whatever the key.
+    """A free energy that is evaluated exactly, without sampling.
 
-    To write one of your own, make a frozen dataclass of it and override
+    For an objective of your own, derive a frozen dataclass and override
 
-    - :meth:`priors`, if it is F_marginal with other epistemic priors: every solver will do; or
-    - :meth:`combine`, if it is anything else: F is then what it returns, and has no closed form (say
-      ``closed_form = True`` in the class if it has the one that ``correction`` and ``priors`` stand for).
+    - :meth:`priors`, if it is F_marginal with other epistemic priors: every solver can minimise it; or
+    - :meth:`combine`, if it is anything else: F is then the sum of the terms that it returns, and has no closed form
+      (write ``closed_form = True`` in the class if it has the closed form given by ``correction`` and ``priors``).
 
-    Equal settings make equal objectives, whatever the class keeps them in.
+    Equal settings make equal objectives.
     """
 
     can_infer_discrete = True
@@ -55,10 +55,12 @@ class Objective(ELBO):
         pass
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
-        """Take back the closed form where a class puts F together in its own way and does not claim one."""
+        """Withdraw the closed form where a class computes F in its own way and does not claim one."""
         super().__init_subclass__(**kwargs)
-        own = vars(cls)
-        if "closed_form" not in own and any(name in own for name in ("combine", "evaluate", "terms", "free_energy")):
+        attributes = vars(cls)
+        if "closed_form" not in attributes and any(
+            name in attributes for name in ("combine", "evaluate", "terms", "free_energy")
+        ):
             cls.closed_form = False
 
     @property
@@ -113,12 +115,12 @@ class Objective(ELBO):
         return self.combine(part, costs)
 
     def terms(self, world: World, posterior: Posterior) -> Terms:
-        """The free energy's terms, which sum to F.
+        """The free energy's terms, which sum to F; w is ``weight`` times the weight of the single prior.
 
-        - ``risk``: −E_q[log p̂], and for Active −weight · E_q[H[q(x|u)]] with it, so that it is the
+        - ``risk``: −E_q[log p̂], for Active − w_entropy · E_q[H[q(x|u)]] with it: for a weight of one this is the
           expected log q(x|u)/p̂(x);
-        - ``ambiguity``: weight · E_q[H[q(y|x,θ)]] (Active);
-        - ``novelty``: −weight · E_q[KL[q(θ|y,x) ‖ q(θ|x)]] (Active; negative: information lowers F);
+        - ``ambiguity``: w_ambiguity · E_q[H[q(y|x,θ)]] (Active);
+        - ``novelty``: −w_novelty · E_q[KL[q(θ|y,x) ‖ q(θ|x)]] (Active; negative: information lowers F);
         - ``complexity``: E_q[log q(y,x,θ|u) − log p(y,x,θ|u)];
         - ``plan_prior``: E_q[log q(u) − log p(u)];
         - ``correction``: Σ_t H[q(u_t|x_{t-1})] (Planning, and Active with the planning correction);
@@ -140,11 +142,11 @@ class Objective(ELBO):
         **kwargs: Any,
     ) -> Array:
         """F of the guide with the parameters ``param_map``; the key is not used."""
-        if self.epistemic and self.gradient == "fixed":  # costs that are held say nothing of other beliefs
+        if self.epistemic and self.gradient == "fixed":  # held costs do not change with the belief
             args, kwargs = jax.tree.map(_held, (args, kwargs))
-        own = getattr(guide, "world_and_posterior", None)  # a table guide knows a faster way
-        if own is not None:
-            return self.free_energy(*own(model, param_map, *args, **kwargs))
+        tables_of = getattr(guide, "world_and_posterior", None)  # the faster way of table guides
+        if tables_of is not None:
+            return self.free_energy(*tables_of(model, param_map, *args, **kwargs))
         return self.free_energy(*generic_posterior(model, guide, param_map, *args, **kwargs))
 
     def loss_with_mutable_state(
@@ -172,7 +174,7 @@ class Marginal(Objective):
 class Planning(Objective):
     """F_planning: the entropy correction makes the policy a maximiser, not a sampler.
 
-    An objective is a loss for NumPyro's own SVI too, with the package's guides or one's own.
+    An objective is also a loss for NumPyro's own SVI, with the package's guides or your own.
 
     >>> import jax, optax
     >>> from numpyro.infer import SVI
@@ -192,17 +194,18 @@ class Planning(Objective):
 
 @dataclass(frozen=True, eq=False)
 class Active(Objective):
-    """F_active: the epistemic priors make information valuable.
+    """F_active: epistemic priors make information valuable.
 
     :param normalize: divide each epistemic prior by its sum (softmax over its own domain).
     :param gradient: "fixed" holds the epistemic costs constant while stepping (the fixed-point reading), "through"
         differentiates them too. The value of F is the same.
     :param planning_correction: add Σ_t H[q(u_t|x_{t-1})], as in F_planning.
     :param weight: scales log p̃.
-    :param entropy: scales log p̃(u), the entropy of moves, beside ``weight``. With 0 noise as such attracts nobody.
-    :param ambiguity: scales log p̃(x), the ambiguity of observations, beside ``weight``. With 0 a noisy sensor is as
-        good as what it tells.
-    :param novelty: scales log p̃(y,x), the information that observations bring, beside ``weight``.
+    :param entropy: scales log p̃(u), the entropy of moves, in addition to ``weight``. With 0, noise as such attracts no
+        plan.
+    :param ambiguity: scales log p̃(x), the ambiguity of observations, in addition to ``weight``. With 0, a noisy sensor
+        counts only by the information that it brings.
+    :param novelty: scales log p̃(y,x), the information that observations bring, in addition to ``weight``.
     :param evidence: several observation sites tell what they tell together ("joint"), or the sum of what each tells
         ("sites"), which counts the same information several times.
 

@@ -1,4 +1,4 @@
-"""What every posterior can do, whatever its factorisation: it gives statistics, part by part, for an objective to add.
+"""The protocol of posteriors of any factorisation: they give statistics, part by part, for an objective to add up.
 
 A part is one time slice, or (where the factorisation is over sequences) all of them together.
 """
@@ -18,7 +18,7 @@ Terms = dict[str, Array]  # by name, (): what F is made of
 
 
 class Part(Protocol):
-    """The statistics of one part; what nobody asks for is not computed. The start counts with the first part."""
+    """The statistics of one part, each computed only when it is asked for. The start belongs to the first part."""
 
     def preference(self) -> Array:
         """E_q[log p̂], ()."""
@@ -49,7 +49,7 @@ class Part(Protocol):
         ...
 
     def evidence(self, *, joint: bool) -> dict[str, Evidence]:
-        """What the observations tell, together or (if not ``joint``) each site by itself, about what is not seen."""
+        """The information of the observations about what is not seen: together, or (if not ``joint``) site by site."""
         ...
 
 
@@ -61,11 +61,11 @@ class Posterior(Protocol):
 
     @property
     def scope(self) -> str:
-        """Over what the epistemic priors run: "temporal" (slices) or "sequence"."""
+        """The domain of the epistemic priors: "temporal" (slices) or "sequence"."""
         ...
 
     def terms(self, world: World, evaluate: Evaluate) -> Terms:
-        """What an objective makes of the parts, summed over them."""
+        """The objective's terms of all parts, summed."""
         ...
 
     def marginals(self, world: World) -> Marginals:

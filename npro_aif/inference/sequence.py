@@ -1,7 +1,7 @@
 """The sequence posterior q(u) q(x|u) q(y,θ|x) over whole sequences, as in the paper's proposition, and its free energy.
 
 Sequences are flat indices in C order with t = 1 slowest. x_0 is summed out of the tables and is drawn from
-p(x0|x1,u1,θ). :class:`SequenceTables` holds what a World says about sequences; it is built once for a plan.
+p(x0|x1,u1,θ). :class:`SequenceTables` holds a World's tables over sequences; it is built once for a plan.
 """
 
 from __future__ import annotations
@@ -114,11 +114,12 @@ def check_open(world: World) -> None:
 
 
 def sequence_tables(world: World, length: int, floor: float = 0.0, *, chosen: bool = False) -> SequenceTables:
-    """What ``world`` says about sequences of ``length`` steps.
+    """The tables of a world over sequences of ``length`` steps.
 
     :param floor: with unrestricted tables, probabilities of the model's factors are raised to this.
-    :param chosen: the first control is chosen, so that it tells nothing about x0 where its prior sees x0: ``origin``
-        and ``states`` are without p(u1|x0). Otherwise they are with it, as x0 is summed out of log p(u1,x1|θ).
+    :param chosen: whether the first control is chosen, so that it tells nothing about x0 even if its prior sees x0:
+        ``origin`` and ``states`` are then without p(u1|x0). Otherwise they include it, as x0 is summed out of
+        log p(u1,x1|θ).
     """
     check_open(world)
     signature = world.signature
@@ -181,7 +182,7 @@ def _raise_log(log: Array, floor: float) -> Array:
 
 
 def _first_step(world: World, floor: float, chosen: bool) -> tuple[Array, Array, Array]:
-    """p(x0|x1,u1,θ) (Θ,U,X,X0); E[log p(u1|x0)] over it (Θ|1,U,X|1); and what of log p(u1,x1|θ) is left (Θ,U,X)."""
+    """p(x0|x1,u1,θ) (Θ,U,X,X0); E[log p(u1|x0)] over it (Θ|1,U,X|1); and the rest of log p(u1,x1|θ) (Θ,U,X)."""
     raised = functools.partial(_raise_log, floor=floor)
     prior = time_slice(world.control, 0)  # (X|1, U)
     free = prior.shape[0] == 1  # the control prior does not see the state
@@ -314,7 +315,7 @@ class Whole(NamedTuple):
         return self.mass.entropy
 
     def evidence(self, *, joint: bool) -> dict[str, Evidence]:
-        """Always of the joint: the guide's q(y,θ|x) is over all sites and steps."""
+        """The joint information in any case: the guide's q(y,θ|x) is over all sites and steps."""
         return {"y": sequence_evidence(self.mass, self.posterior.emission)}
 
     def marginals(self) -> Marginals:

@@ -52,8 +52,8 @@ class TemporalPosterior(NamedTuple):
         """The slice into which q(θ, s_{t-1}), (S, Θ), flows.
 
         :param after: q(θ, s_t), where it is known already.
-        :param control: log q(u_t|p), (P, U), where a scan over time has it: the gradient of ``self.control[t]`` would
-            be as large as all times at every one.
+        :param control: log q(u_t|p), (P, U), from a scan over time: the gradient of ``self.control[t]`` would at every
+            step be as large as the table of all steps.
         """
         control = self.control[t] if control is None else control
         loop, state = world.loop.at(t), self.state.at(t)
@@ -64,7 +64,7 @@ class TemporalPosterior(NamedTuple):
     def terms(self, world: World, evaluate: Evaluate) -> Terms:
         """The sum over slices.
 
-        The gradient recomputes what a slice is made of, but for its costs: to keep it would cost more than to make it.
+        The gradient recomputes the inside of a slice, except its costs, because keeping it would cost more.
         """
 
         def step(before: Array, t: Array, control: Array) -> tuple[Array, Terms]:
@@ -159,9 +159,9 @@ def flow(
 
 
 def steady(mass: Array) -> Array:
-    """What to multiply a distribution's next step with, (), lest its total wander off by rounding: 1e-4 in a thousand.
+    """The factor that keeps the total of a distribution at one, (): rounding would move it by 1e-4 in a thousand steps.
 
-    A mass that is no distribution, as a part or a trace of one, is left as it is.
+    A mass that is not a distribution, such as a part or a trace of one, gets the factor one.
     """
     total = jax.lax.stop_gradient(sum_mass(mass))
     return jnp.where(jnp.abs(total - 1) < NEAR_ONE, 1 / total, 1.0)
@@ -230,15 +230,17 @@ class Slice(NamedTuple):
     def predicted(self) -> dict[str, Array]:
         """q(y_t) of each site, (Y,)."""
         labels, observed = self.world.labels, self.loop.observed(self.flow.arrived).T
-        told = {} if labels is None else labels.predict(self.flow.arrived)
-        return {name: told[name] if name in told else k.predict(observed) for name, k in self.observation.items()}
+        by_label = {} if labels is None else labels.predict(self.flow.arrived)
+        return {
+            name: by_label[name] if name in by_label else k.predict(observed) for name, k in self.observation.items()
+        }
 
     def evidence(self, *, joint: bool) -> dict[str, Evidence]:
         kernels, labels = self.observation, self.world.labels
         if labels is not None and not (joint and any(kernel.learnable for kernel in kernels.values())):
             others = {name: kernel for name, kernel in kernels.items() if kernel.learnable}
-            told = labels.evidence(self.flow.arrived, joint=joint)
-            return told | each_evidence(others, lambda kernel: self.loop.evidence(kernel, self.flow.arrived))
+            by_label = labels.evidence(self.flow.arrived, joint=joint)
+            return by_label | each_evidence(others, lambda kernel: self.loop.evidence(kernel, self.flow.arrived))
         if joint and len(kernels) > 1:
             certain = None if self.world.certain is None else self.world.certain.at(self.t)
             together = joint_emission(certain, kernels)
@@ -249,9 +251,9 @@ class Slice(NamedTuple):
 def scan_horizon(
     step: Callable[[Array, Array, Array], tuple[Array, Any]], first: Array, horizon: Array, control: Array
 ) -> tuple[Array, Any]:
-    """Scan over the steps that count; the others cost nothing, keep the carry and yield zeros.
+    """Scan over the steps that count; further steps cost nothing, keep the carry and yield zeros.
 
-    :param control: (T, P, U), of which each step has its own (P, U).
+    :param control: (T, P, U); each step gets its own (P, U).
     """
     like = jax.eval_shape(step, first, jnp.zeros((), int), control[0])[1]
     blank = jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), like)

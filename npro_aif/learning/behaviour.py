@@ -1,7 +1,7 @@
-"""Fitting an agent to what it did: its beliefs are filtered on the way, and each choice counts with its probability.
+"""Fitting an agent to what it did: its beliefs are filtered, and each choice counts with its probability.
 
-Equal beliefs with equally many steps to go are one decision: it is planned once, and how often each control was chosen
-there is all that matters.
+Equal beliefs with the same number of steps to go are one decision, which is planned once; only how often each control
+was chosen there matters.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ DIGITS = 6  # beliefs that agree to so many digits are one
 
 
 class Decisions(NamedTuple):
-    """What was decided, from which beliefs; padded with decisions that nobody made."""
+    """The decisions of some episodes and the beliefs behind them, padded with decisions that have no counts."""
 
     belief: Belief  # (B, Θ) and (B, Θ, X)
-    horizon: Any  # (B,) how many steps were looked ahead
-    elapsed: Any  # (B,) how many steps had passed
+    horizon: Any  # (B,) the number of steps looked ahead
+    elapsed: Any  # (B,) the number of steps that had passed
     counts: Any  # (B, U) how often each control was chosen
 
 
@@ -49,14 +49,20 @@ def decisions(
     max_steps: int | None = None,
     size: int | None = None,
 ) -> Decisions:
-    """The decisions in recorded episodes, each belief once.
+    """The decisions in recorded episodes, with each belief once.
 
     :param model: the world as the agent knows it, with which its beliefs are filtered.
-    :param belief: what the agent believes before the first control (and before the first look).
-    :param data: as of :func:`npro_aif.episodes`.
+    :param belief: the agent's belief before the first control (and before the first look).
+    :param data: recorded episodes, as for :func:`npro_aif.episodes`.
     :param horizon: how many steps the agent looks ahead.
     :param max_steps: how long an episode lasts; the horizon is never longer than the steps that are left.
     :param size: pad to this many decisions, so that several data sets compile once; the next power of two by default.
+
+    >>> from npro_aif.models.tmaze import initial_belief, tmaze
+    >>> data = {"controls": np.array([[2, 0], [2, 0]]), "observations": {"cue": np.array([[1, -1], [1, -1]])}}
+    >>> choices = decisions(tmaze, initial_belief(), data, horizon=2)  # South, then North, in both episodes
+    >>> choices.counts.tolist(), choices.belief.parameter.tolist()
+    ([[0.0, 0.0, 2.0, 0.0], [2.0, 0.0, 0.0, 0.0]], [[0.5, 0.5], [0.0, 1.0]])
     """
     records = as_records(data, model, belief)
     program = program_of(model, belief, 1)
@@ -68,8 +74,8 @@ def decisions(
         controls, seen, first = map(np.asarray, filter_inputs(Filter(program.base), records))
     if controls.ndim != 2:
         raise ValueError(f"controls: found shape {controls.shape}, expected (N, T)")
-    known = is_concrete(belief) and (not program.perceives_numbers or is_concrete(program.fixed.numbers))
-    if known:  # also inside a NumPyro program: beliefs do not depend on what is fitted
+    has_numbers = is_concrete(belief) and (not program.perceives_numbers or is_concrete(program.fixed.numbers))
+    if has_numbers:  # also inside a NumPyro program: the beliefs do not depend on fitted numbers
         with eval_context():
             beliefs = _beliefs(program.base)(program.base.fixed, belief, controls, seen, first)
         beliefs = jax.tree.map(np.asarray, beliefs)
@@ -77,7 +83,7 @@ def decisions(
         beliefs = _beliefs(program.base)(program.fixed, belief, controls, seen, first)
     ahead = [horizon if max_steps is None else min(horizon, max_steps - t) for t in range(controls.shape[1])]
     places: dict[Any, int] = {}
-    chosen: list[tuple[int, int]] = []  # where each decision was met first
+    chosen: list[tuple[int, int]] = []  # the episode and step where each decision occurs first
     counts: list[np.ndarray] = []
     elapsed = program.takes_elapsed
     for n, row in enumerate(controls):
@@ -86,11 +92,11 @@ def decisions(
                 continue
             if ahead[t] < 1:
                 raise ValueError(f"max_steps: found {max_steps}, expected at least {t + 1}: the length of an episode")
-            if known:
-                own: Any = tuple(np.round(table[n, t], DIGITS).tobytes() for table in beliefs)
+            if has_numbers:
+                belief_name: Any = tuple(np.round(table[n, t], DIGITS).tobytes() for table in beliefs)
             else:
-                own = first[n].tobytes(), row[:t].tobytes(), seen[n, :t].tobytes()
-            name = own, ahead[t], t if elapsed else 0
+                belief_name = first[n].tobytes(), row[:t].tobytes(), seen[n, :t].tobytes()
+            name = belief_name, ahead[t], t if elapsed else 0
             if name not in places:
                 places[name] = len(places)
                 chosen.append((n, t))
@@ -130,14 +136,14 @@ def behaviour(
     horizon: int | None = None,
     max_steps: int | None = None,
 ) -> Array:
-    """Condition a NumPyro program on what an agent did: a factor with log p(u) of its choices; returns it, ().
+    """Condition a NumPyro program on what an agent did: add a factor with log p(u) of its choices, and return it, ().
 
-    At every step the agent chooses by :class:`Choice` from what it believes then.
+    At every step the agent chooses by :class:`Choice` from its belief at that time.
 
-    :param planner: how the agent plans; with what is to be fitted (preferences in its model, weights in its objective).
-    :param belief: what the agent believes before the first control (and before the first look).
-    :param data: :class:`Decisions`; or :class:`Records`, or episodes, of which they are made.
-    :param precision: how surely it takes the best control.
+    :param planner: how the agent plans; its model or objective holds the numbers to fit (preferences, weights).
+    :param belief: the agent's belief before the first control (and before the first look).
+    :param data: :class:`Decisions`; or :class:`Records` or episodes, from which they are made.
+    :param precision: how surely the agent takes the best control.
     :param horizon: how many steps it looks ahead, the planner's largest by default.
     :param max_steps: how long an episode lasts; the horizon is never longer than the steps that are left.
 
@@ -160,7 +166,7 @@ def behaviour(
         data = decisions(planner.model, belief, data, horizon=ahead, max_steps=max_steps)
     costs = first_costs_of(planner, data.belief, data.horizon, elapsed=data.elapsed)  # (B, U)
     log = jax.nn.log_softmax(choice_logits(costs, precision))
-    done = jnp.asarray(data.counts) > 0
-    value = jnp.where(done, data.counts * jnp.where(done, log, 0.0), 0.0).sum()
+    chosen = jnp.asarray(data.counts) > 0
+    value = jnp.where(chosen, data.counts * jnp.where(chosen, log, 0.0), 0.0).sum()
     numpyro.factor(name, value)
     return value

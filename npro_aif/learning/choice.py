@@ -1,4 +1,4 @@
-"""What an agent does, as a distribution: softmax of minus what its controls cost, differentiable at the plan."""
+"""The choice of an agent as a distribution: the softmax of minus the costs of its controls, differentiable."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from npro_aif.planning.planner import Planner
 
 
 def choice_logits(cost: Array, precision: Any) -> Array:
-    """−precision · cost, (…, U), and −inf where a control costs infinitely much, with finite derivatives."""
+    """−precision · cost, (…, U), and −inf where the cost is infinite; derivatives stay finite."""
     possible = jnp.isfinite(cost)
     scaled = -jnp.asarray(precision)[..., None] * jnp.where(possible, cost, 0.0)
     return jnp.where(possible, scaled, -jnp.inf)
 
 
 def first_costs_of(planner: Planner, belief: Belief, horizon: Any, key: Array | None = None, elapsed: Any = 0) -> Array:
-    """What the first controls cost from a belief, (U,), or from each of a batch, (B, U), planned as one."""
+    """The costs of the first controls from a belief, (U,), or from each belief of a batch, (B, U)."""
     key = jax.random.key(0) if key is None else key
     if jnp.ndim(belief.parameter) == 1:
         return planner.first_cost(key, belief, horizon, elapsed=elapsed)
@@ -32,17 +32,17 @@ def first_costs_of(planner: Planner, belief: Belief, horizon: Any, key: Array | 
 
 
 class Choice(dist.CategoricalLogits):
-    """The control that an agent chooses: p(u) ∝ exp(−precision · what u costs first under its plan).
+    """The control that an agent chooses: p(u) ∝ exp(−precision · cost(u)), with the cost of u as the first control.
 
-    It is differentiable with respect to everything that the plan is made with (preferences, beliefs, priors, the weight
-    of the epistemic terms) and to the precision, by the envelope theorem at the plan; see
-    :mod:`npro_aif.solvers.envelope`. Choices tell only products: precision × preference and precision × weight.
+    It is differentiable with respect to the precision and to everything that the plan is made from (preferences,
+    beliefs, priors, the weight of the epistemic terms), by the envelope theorem at the plan; see
+    :mod:`npro_aif.solvers.envelope`. Choices identify only products: precision × preference and precision × weight.
 
-    :param planner: made inside of the NumPyro program where its numbers are sampled there.
+    :param planner: made inside the NumPyro program if its numbers are sampled there.
     :param belief: where the agent stands; a batch (B, Θ) and (B, Θ, X) is planned at once.
     :param horizon: how many steps the agent looks ahead, the planner's largest by default.
     :param precision: how surely it takes the best control.
-    :param key: where the solver starts from.
+    :param key: the key of the solver's initial values.
 
     >>> import npro_aif as aif
     >>> from npro_aif.models.tmaze import SOUTH, initial_belief, tmaze

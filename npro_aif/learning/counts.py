@@ -1,6 +1,6 @@
-"""Conjugate counts: tables with Dirichlet (or Beta) priors, learned while acting, an addition for each thing seen.
+"""Conjugate counts: tables with Dirichlet (or Beta) priors, learned while acting by one addition per observation.
 
-Where what a row is given and its outcome are seen, the posterior of p(outcome | given) is Dirichlet again:
+Where both the condition of a row and its outcome are seen, the posterior of p(outcome | given) is Dirichlet again:
 
     α(given, outcome) ← α(given, outcome) + 1,        E[p(k|given)] = α(given, k) / Σ_j α(given, j)
 """
@@ -17,7 +17,7 @@ from jax import Array
 class Counts(NamedTuple):
     """A table's posterior: Dirichlet counts, a Beta where there are two outcomes.
 
-    An update costs one addition for each thing seen; a mean costs as much as the table has entries.
+    An update costs one addition for each outcome seen; a mean costs as much as the table has entries.
 
     >>> counts = Counts(jnp.full((3, 2), 0.5))  # p(outcome | given): three rows, Jeffreys' prior
     >>> counts.learn((jnp.array([0, 0, 2]),), jnp.array([1, 1, 0])).mean[2].tolist()
@@ -33,14 +33,14 @@ class Counts(NamedTuple):
 
     @property
     def visits(self) -> Array:
-        """How often each row counted, its prior included, (…)."""
+        """The total count of each row, its prior included, (…)."""
         return self.alpha.sum(-1)
 
     def learn(self, given: tuple[Any, ...], outcome: Any, weight: Any = 1.0) -> Counts:
-        """The counts with what was seen: one outcome at each given, or an array of both; −1 where nothing was seen.
+        """The counts after an outcome, or after arrays of them; −1 stands for an outcome that was not seen.
 
         :param given: the row, one array for each axis.
-        :param weight: how much it counts: a probability, where it was not seen for certain.
+        :param weight: how much it counts; a probability if it was not seen for certain.
         """
         places = jnp.broadcast_arrays(*(jnp.asarray(index) for index in (*given, outcome)))
         seen = jnp.all(jnp.stack([place >= 0 for place in places]), 0)

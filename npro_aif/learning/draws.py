@@ -1,7 +1,7 @@
 """From draws to plans: posterior draws of continuous numbers become a discrete parameter, the index of the draw.
 
-A plan under parameter uncertainty, with novelty about what the draws differ in, is then an ordinary plan: the tables of
-all draws are evaluated at once and lie side by side on the axis of the parameters.
+A plan under parameter uncertainty, with novelty about the differences between draws, is then an ordinary plan: the
+tables of all draws are evaluated at once and lie side by side on the axis of the parameters.
 """
 
 from __future__ import annotations
@@ -75,26 +75,28 @@ class Drawn:
     def __init__(self, model: Callable[..., Any], draws: dict[str, Array]):
         self.model, self.draws = model, draws
         self.num_draws = len(next(iter(draws.values())))
-        own = inspect.signature(model)
-        self.__signature__ = own.replace(parameters=[p for p in own.parameters.values() if p.name not in draws])
+        signature = inspect.signature(model)
+        self.__signature__ = signature.replace(
+            parameters=[p for p in signature.parameters.values() if p.name not in draws]
+        )
         self._programs: dict[Any, Program] = {}
 
     def __call__(self, belief: Belief, **settings: Any) -> None:
         """The program under plain NumPyro."""
-        own = _by_draw(belief, self.num_draws)
+        beliefs = _by_draw(belief, self.num_draws)
         draw: Any = parameter(DRAW, dist.Categorical(probs=_weights(belief, self.num_draws)))
         numbers = {name: table[draw] for name, table in self.draws.items()}
-        self.model(jax.tree.map(lambda table: table[draw], own), **settings, **numbers)
+        self.model(jax.tree.map(lambda table: table[draw], beliefs), **settings, **numbers)
 
     def belief(self, belief: Belief, weights: Array | None = None) -> Belief:
-        """A belief of the model as one of the draws too, which are equally likely unless they have weights, (D,)."""
+        """A belief over (draw, parameter) from one over parameters; draws have equal weights, (D,), by default."""
         count = self.num_draws
         weights = jnp.full(count, 1 / count) if weights is None else jnp.asarray(weights)
         joint = weights[:, None] * jnp.asarray(belief.parameter)
         return Belief(joint.reshape(-1), jnp.tile(jnp.asarray(belief.state), (count, 1)))
 
     def weights(self, belief: Belief) -> Array:
-        """What a belief says of the draws, (D,)."""
+        """The probability of each draw in a belief, (D,)."""
         return _weights(belief, self.num_draws)
 
     def read_program(self, belief: Belief, horizon: int) -> Program:
@@ -106,13 +108,13 @@ class Drawn:
 
 
 def with_draws(model: Callable[..., Any], draws: Mapping[str, Any], num: int | None = None) -> Drawn:
-    """A model with an argument, or several, of which there are posterior draws: which one is right is a parameter.
+    """A model whose arguments have posterior draws, with the index of the right draw as a further parameter.
 
-    Its beliefs have (draw, parameter) in place of the parameter, the draw slowest: ``drawn.belief(belief)`` makes one.
+    Its beliefs run over (draw, parameter), with the draw slowest; ``drawn.belief(belief)`` makes one.
 
     :param model: a program with the draws' names among its keyword arguments.
     :param draws: by argument, (S, …), as ``mcmc.get_samples()`` has them.
-    :param num: how many of them to take, evenly spaced; all by default.
+    :param num: the number of draws to use, evenly spaced; all by default.
 
     >>> import npro_aif as aif
     >>> from npro_aif.models.tmaze import SOUTH, initial_belief, tmaze
@@ -127,11 +129,11 @@ def with_draws(model: Callable[..., Any], draws: Mapping[str, Any], num: int | N
     """
     if not draws:
         raise ValueError("draws: found none, expected a dict of arrays (S, …) by argument of the model")
-    taken = inspect.signature(model).parameters
+    arguments = inspect.signature(model).parameters
     lengths = {name: jnp.shape(table)[:1] for name, table in draws.items()}
     for name in draws:
-        if name not in taken:
-            raise ValueError(f"draws: found '{name}', expected arguments of the model: {list(taken)}")
+        if name not in arguments:
+            raise ValueError(f"draws: found '{name}', expected arguments of the model: {list(arguments)}")
     if len(set(lengths.values())) != 1 or () in lengths.values():
         raise ValueError(f"draws: found lengths {lengths}, expected the same number of draws for each argument")
     count = next(iter(lengths.values()))[0]
@@ -163,8 +165,8 @@ class DrawnProgram(Program):
             )
         inner: list[Program] = []
 
-        def numbers(values: dict[str, Array], own: Belief) -> tuple[Any, ...]:
-            program = program_of(functools.partial(drawn.model, **values), own, horizon)
+        def numbers(values: dict[str, Array], part: Belief) -> tuple[Any, ...]:
+            program = program_of(functools.partial(drawn.model, **values), part, horizon)
             inner.append(program.base)
             return program.fixed.numbers
 
@@ -185,8 +187,8 @@ class DrawnProgram(Program):
         signature = program.signature
         if DRAW in {site.name for site in signature.parameter}:
             raise ModelError(f"site '{DRAW}': found in the model, expected another name beside draws")
-        own = dataclasses.replace(signature, parameter=(Site(DRAW, count), *signature.parameter))
-        sites = Sites(own, (DRAW, *program.order), f"{count} draws of {program.content}")
+        with_draw = dataclasses.replace(signature, parameter=(Site(DRAW, count), *signature.parameter))
+        sites = Sites(with_draw, (DRAW, *program.order), f"{count} draws of {program.content}")
         super().__init__(drawn, sites, horizon)
         self.looks_at_belief = program.looks_at_belief
         self.fixed = program.fixed._replace(numbers=fixed_numbers)
@@ -207,31 +209,31 @@ class DrawnProgram(Program):
             raise ModelError("belief.state: found its entries (aif.SparseStates) with draws, expected a table (Θ, X)")
         count, num_parameters = self.signature.parameter[0].size, self.inner.signature.num_parameters
 
-        def each(numbers: Any, own: Belief) -> World:
-            return self.inner.bind(fixed._replace(numbers=numbers), own, horizon)
+        def world_of(numbers: Any, part: Belief) -> World:
+            return self.inner.bind(fixed._replace(numbers=numbers), part, horizon)
 
-        worlds = jax.vmap(each)(fixed.numbers, _by_draw(belief, count))
-        kept = fixed.tables  # what no draw changes
+        worlds = jax.vmap(world_of)(fixed.numbers, _by_draw(belief, count))
+        shared = fixed.tables  # tables that are the same for all draws
 
         def side_by_side(table: Array, same: Any) -> Array:
-            """(D, T|1, Θ|1, …) → (T|1, D·Θ, …), or with one row where nothing differs."""
+            """(D, T|1, Θ|1, …) → (T|1, D·Θ, …), or with one row where no row differs."""
             if same is not None and table.shape[2] == 1:
                 return table[0]
             table = jnp.broadcast_to(table, (*table.shape[:2], num_parameters, *table.shape[3:]))
             table = jnp.moveaxis(table, 0, 1)
             return table.reshape(table.shape[0], count * num_parameters, *table.shape[3:])
 
-        def kernel(own: Any, same: Any) -> Any:
-            """A kernel's own tables; what was worked out of them is worked out again."""
+        def kernel(table: Any, same: Any) -> Any:
+            """A kernel from its basic tables; the tables derived from them are computed again."""
             fields = {
                 field.name: side_by_side(value, same) if isinstance(value, Array) else value
-                for field in dataclasses.fields(own)
+                for field in dataclasses.fields(table)
                 if field.default is dataclasses.MISSING
-                for value in [getattr(own, field.name)]
+                for value in [getattr(table, field.name)]
             }
-            return type(own)(**fields)
+            return type(table)(**fields)
 
-        observation = {name: kernel(own, kept.observation[name]) for name, own in worlds.observation.items()}
+        observation = {name: kernel(own, shared.observation[name]) for name, own in worlds.observation.items()}
         num_states = worlds.initial.shape[-1]
         num_sights = next((k.likelihood(0).shape[2] for k in observation.values()), num_states)
         members = jnp.asarray(class_members(self.signature))
@@ -241,12 +243,12 @@ class DrawnProgram(Program):
             parameter=(log_weights[:, None] + worlds.parameter).reshape(-1),
             initial=worlds.initial.reshape(-1, num_states),
             control=worlds.control[0],
-            state=kernel(worlds.state, kept.state),
+            state=kernel(worlds.state, shared.state),
             observation=observation,
-            sensor={name: kernel(own, kept.sensor[name]) for name, own in worlds.sensor.items()},
-            preference={name: side_by_side(own, kept.preference[name]) for name, own in worlds.preference.items()},
+            sensor={name: kernel(own, shared.sensor[name]) for name, own in worlds.sensor.items()},
+            preference={name: side_by_side(own, shared.preference[name]) for name, own in worlds.preference.items()},
             observation_preference={
-                name: tuple(map(side_by_side, tables, kept.observation_preference[name]))
+                name: tuple(map(side_by_side, tables, shared.observation_preference[name]))
                 for name, tables in worlds.observation_preference.items()
             },
             horizon=jnp.asarray(horizon),

@@ -2,7 +2,7 @@
 
     log p(y_1:T|u_1:T) = log Σ_θ p(θ) Π_t p(y_t | y_<t, u_≤t, θ)
 
-One ``scan`` over time follows each parameter by itself. Preferences are no evidence and take no part.
+One ``scan`` over time follows each parameter by itself. Preferences are not evidence and do not count.
 """
 
 from __future__ import annotations
@@ -35,18 +35,18 @@ def log_evidence(
     *,
     length: Any = None,
 ) -> Array:
-    """log p(y_1:T | u_1:T) of an episode, (); or of each of some, (N,).
+    """log p(y_1:T | u_1:T) of one episode, (), or of each of several, (N,).
 
     It is differentiable with respect to the belief and to everything continuous that the program uses, and works
-    inside ``jit``, ``grad`` and ``vmap``. Data that the model thinks impossible have −inf, with a gradient of zero.
+    inside ``jit``, ``grad`` and ``vmap``. Data that the model thinks impossible give −inf, with a gradient of zero.
 
-    :param belief: what is believed before the first control, and before ``first``.
-    :param controls: (T,) what was done, flat, or a dict by site; −1 where nothing was: that step does not count. Or
-        :class:`Records` of several episodes, which have everything.
-    :param observations: (T,) what was observed after each control, or a dict by site (``plan=False`` sites too); −1
-        where nothing was.
-    :param first: what was observed before the first control, a number or a dict by site.
-    :param length: () how many steps count, all by default.
+    :param belief: the belief before the first control, and before ``first``.
+    :param controls: (T,) the controls, flat, or a dict by site; a step with −1 does not count. Or :class:`Records` of
+        several episodes, in place of all further arguments.
+    :param observations: (T,) the observation after each control, or a dict by site (``plan=False`` sites too); −1 where
+        nothing was observed.
+    :param first: the observation before the first control, a number or a dict by site.
+    :param length: () the number of steps that count, all by default.
 
     >>> from npro_aif.models.tmaze import NORTH, SOUTH, initial_belief, tmaze
     >>> maze = functools.partial(tmaze, cue_accuracy=0.8)
@@ -72,7 +72,7 @@ def records_evidence(model: Callable[..., Any], belief: Belief, data: Records) -
 
 
 def filter_inputs(update: Filter, data: Records) -> tuple[Array, Array, Array]:
-    """Controls (…, T), what was seen after each (…, T, sites), and at first (…, sites): −1 for nothing."""
+    """Controls (…, T), the observations after each (…, T, sites), and the first ones (…, sites); −1 for nothing."""
     controls = data.flat_controls(update.program.signature)
     lengths = jnp.asarray(controls.shape[-1] if data.lengths is None else data.lengths)
     steps = jnp.arange(controls.shape[-1])
@@ -116,7 +116,7 @@ def _evidence_of(program: Program) -> Callable[..., Array]:
 
 
 class Follower:
-    """Follows what is known of each parameter through an episode, in one scan.
+    """Filters each parameter's belief through an episode, in one scan.
 
     :param program: for one step.
     """
@@ -129,7 +129,7 @@ class Follower:
     def __call__(
         self, fixed: Fixed, belief: Belief, controls: Array, seen: Array, first: Array
     ) -> tuple[Tracked, Tracked]:
-        """What is known at the end; and before each control, with a leading axis."""
+        """The beliefs at the end, and before each control with a leading axis."""
         world = self.program.bind(fixed, belief, 1)
 
         def step(now: Tracked, inputs: tuple[Array, Array, Array]) -> tuple[Tracked, Tracked]:
@@ -143,9 +143,9 @@ class Follower:
         return jax.lax.scan(step, self.begin(world, first), (times, controls, seen))
 
     def begin(self, world: World, first: Array) -> Tracked:
-        """What is known after the first look."""
+        """The beliefs after the first look."""
         return self.filter.follow(world, tracked(world), jnp.asarray(UNMOVED), first)
 
     def world(self, fixed: Fixed, first: World, now: Tracked, t: Array) -> World:
-        """The tables after t steps, which are those of the first where nothing changes them."""
+        """The tables after t steps: those of the first step, unless they change."""
         return self.program.bind(fixed._replace(elapsed=t), now.belief(), 1) if self.changes else first

@@ -14,12 +14,12 @@ from npro_aif.learning.records import as_records
 
 
 def episodes(name: str, model: Callable[..., Any], belief: Belief, data: Any) -> Array:
-    """Condition a NumPyro program on recorded episodes: a factor with log p(y|u); returns it by episode, (N,).
+    """Condition a NumPyro program on recorded episodes: add a factor with log p(y|u), and return it by episode, (N,).
 
-    The model is a planning program with what is to be learned in it; its preferences do not count.
+    The model is a planning program that holds the numbers to learn; its preferences do not count.
 
-    :param belief: what is believed before the first control of each episode.
-    :param data: :class:`Records` (or a dict of their fields), or episodes as :func:`npro_aif.run_episodes` has them.
+    :param belief: the belief before the first control of each episode.
+    :param data: :class:`Records` (or a dict of their fields), or episodes from :func:`npro_aif.run_episodes`.
 
     >>> import functools, jax, numpy as np
     >>> import numpyro.distributions as dist

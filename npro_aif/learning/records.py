@@ -20,13 +20,18 @@ from npro_aif.program.signature import Signature, flat_index
 
 
 class Records(NamedTuple):
-    """Episodes; N is left out where there is only one."""
+    """Recorded episodes; a single episode has no axis N.
 
-    controls: Any  # (N, T) flat, or a dict by site; −1 where nothing was done: that step does not count
+    >>> records = Records(np.array([[2, 0]]), {"cue": np.array([[1, -1]])})  # South, North; the cue was seen once
+    >>> records.num_episodes
+    1
+    """
+
+    controls: Any  # (N, T) flat, or a dict by site; a step with −1 does not count
     observations: Any  # by site, (N, T), after each control; −1 where nothing was observed
     first: Any = None  # by site, (N,), before the first control
     lengths: Any = None  # (N,) how many steps count; all by default
-    truth: Any = None  # by site, what nobody observed where it is known: parameters (N,), states (N, T+1)
+    truth: Any = None  # by site, the unobserved values where they are known: parameters (N,), states (N, T+1)
 
     @property
     def num_episodes(self) -> int:
@@ -39,7 +44,7 @@ class Records(NamedTuple):
         return control_index(self.controls, signature)
 
     def check(self, signature: Signature) -> None:
-        """Refuse what does not fit a program, as far as numbers are known."""
+        """Refuse records that do not fit a program, as far as their numbers are known."""
         sites = {site.name: site for site in signature.observation + signature.sensor}
         observations, first = self.observations, self.first
         if len(sites) == 1:
@@ -56,9 +61,9 @@ class Records(NamedTuple):
                     raise ValueError(f"{what}: found '{name}', expected some of the sites {list(sites)}")
                 _check_range(f"{what} '{name}'", table, sites[name].size)
         by_site = self.controls if isinstance(self.controls, Mapping) else {"": self.controls}
-        own = {site.name: site.size for site in signature.control} | {"": signature.num_controls}
+        sizes = {site.name: site.size for site in signature.control} | {"": signature.num_controls}
         for name, table in by_site.items():
-            _check_range(f"controls '{name}'" if name else "controls", table, own.get(name, 1))
+            _check_range(f"controls '{name}'" if name else "controls", table, sizes.get(name, 1))
         controls = self.flat_controls(signature)
         shape = jnp.shape(controls)
         if not shape:
@@ -126,8 +131,8 @@ def records_of(episodes: Sequence[Episode], signature: Signature) -> Records:
             return {}
         if not isinstance(observation, Mapping):
             observation = {sites[0].name: observation}
-        known = {site.name for site in sites}
-        return {name: int(value) for name, value in observation.items() if name in known}
+        names = {site.name for site in sites}
+        return {name: int(value) for name, value in observation.items() if name in names}
 
     for i, episode in enumerate(episodes):
         if len(episode.observations) != episode.steps + 1:

@@ -1,4 +1,4 @@
-"""Episodes drawn from a program itself: what nobody sees is drawn from the belief, and the program does the rest."""
+"""Episodes drawn from a program: parameters and first states come from the belief, everything else from the program."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from npro_aif.tables.kernels import Kernel
 from npro_aif.tables.layout import time_slice
 from npro_aif.tables.world import World
 
-Policy = Callable[..., Array]  # from what is believed, the time (from 0 on) and numbers to probabilities (U,)
+Policy = Callable[..., Array]  # from the belief, the time (from 0 on) and further numbers to probabilities (U,)
 
 
 def simulate(
@@ -42,14 +42,14 @@ def simulate(
     truth: Belief | None = None,
     look: bool = False,
 ) -> Records:
-    """Draw episodes of a model: θ and x_0 from the belief, then step by step.
+    """Draw episodes of a model: θ and x_0 from the belief, then each step from the model.
 
-    :param belief: what is believed before the first control (and before the first look).
-    :param controls: (N, T) or (T,) what is done; by default it is drawn from the program's own p(u|x).
-    :param policy: what is done instead: probabilities (U,) as a function of the belief, filtered on the way, and of the
-        number of steps done. It is traced.
-    :param numbers: further arguments of the policy, so that what is compiled for one agent serves others.
-    :param truth: what θ and x_0 are drawn from, if not from what is believed.
+    :param belief: the belief before the first control (and before the first look).
+    :param controls: (N, T) or (T,) the controls; by default they are drawn from the program's own p(u|x).
+    :param policy: draws the controls instead: a function, traced by JAX, of the filtered belief and the number of steps
+        done, which returns probabilities (U,).
+    :param numbers: further arguments of the policy, so that code compiled for one agent serves others.
+    :param truth: a belief from which θ and x_0 are drawn in place of ``belief``.
     :param look: whether something is observed before the first control.
 
     >>> from npro_aif.models.tmaze import initial_belief, tmaze
@@ -65,10 +65,10 @@ def simulate(
     check_belief(belief, program.signature)
     check_belief(belief if truth is None else truth, program.signature, "truth")
     shape = num_episodes, num_steps
-    given = jnp.full(shape, UNMOVED) if controls is None else jnp.broadcast_to(jnp.asarray(arrays(controls)), shape)
+    moves = jnp.full(shape, UNMOVED) if controls is None else jnp.broadcast_to(jnp.asarray(arrays(controls)), shape)
     draw = _draws_of(program.base, policy, controls is not None, look)
     keys = jax.random.split(rng_key, num_episodes)
-    drawn = draw(program.fixed, belief, belief if truth is None else truth, numbers, given, keys)
+    drawn = draw(program.fixed, belief, belief if truth is None else truth, numbers, moves, keys)
     return jax.tree.map(np.asarray, drawn)
 
 
@@ -86,24 +86,24 @@ def _draws_of(program: Program, policy: Policy | None, controlled: bool, look: b
         first = jnp.full(len(sites), UNSEEN)
         if look:
             first = _seen(look_key, world, sites, theta, x, jnp.asarray(UNMOVED))
-        known = follow.begin(world, first)
+        tracked = follow.begin(world, first)
 
         def step(carry: tuple[Array, Tracked], inputs: tuple[Array, Array, Array]) -> Any:
-            (x, known), (t, control, key) = carry, inputs
-            here = follow.world(fixed, world, known, t)
+            (x, tracked), (t, control, key) = carry, inputs
+            here = follow.world(fixed, world, tracked, t)
             control_key, move_key, look_key = jax.random.split(key, 3)
             if policy is not None:
-                control = jax.random.categorical(control_key, safe_log(policy(known.belief(), t, *numbers)))
+                control = jax.random.categorical(control_key, safe_log(policy(tracked.belief(), t, *numbers)))
             elif not controlled:
                 prior = time_slice(here.control, 0)
                 control = jax.random.categorical(control_key, prior[jnp.where(len(prior) == 1, 0, x)])
             x = _outcome(move_key, here.state.at(0), theta, x, control)
             seen = _seen(look_key, here, sites, theta, x, control)
-            known = follow.filter.follow(here, known, control, seen)
-            return (x, known), (control, x, seen)
+            tracked = follow.filter.follow(here, tracked, control, seen)
+            return (x, tracked), (control, x, seen)
 
         inputs = jnp.arange(len(controls)), controls, jax.random.split(key, len(controls))
-        _, (done, states, seen) = jax.lax.scan(step, (x, known), inputs)
+        _, (done, states, seen) = jax.lax.scan(step, (x, tracked), inputs)
         states = split(jnp.append(x, states), signature.state)
         return Records(
             controls=done,
@@ -116,7 +116,7 @@ def _draws_of(program: Program, policy: Policy | None, controlled: bool, look: b
 
 
 def _seen(key: Array, world: World, sites: tuple[Site, ...], theta: Array, x: Array, control: Array) -> Array:
-    """What is observed at each site, (sites,); before the first move, nothing where it depends on the control."""
+    """The observation at each site, (sites,); before the first move, none at a site that depends on the control."""
     kernels = world.observation | world.sensor
     values = []
     for i, site in enumerate(sites):

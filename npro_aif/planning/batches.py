@@ -26,12 +26,12 @@ def rows(tree: Any, index: int | Sequence[int] | np.ndarray) -> Any:
 
 
 def stack(trees: Sequence[Any]) -> Any:
-    """Equal trees, one row for each."""
+    """Trees of equal structure as one tree, with a row for each."""
     return jax.tree.map(lambda *leaves: np.stack([np.asarray(leaf) for leaf in leaves]), *trees)
 
 
 def join(parts: Sequence[tuple[np.ndarray, Plan]], tables: Mapping[str, Table]) -> Plan:
-    """One batched plan from several, each with the places of its rows; all supports are padded to the largest.
+    """One batched plan from several, each given with the places of its rows; supports are padded to the largest.
 
     :param tables: the guide's.
     """
@@ -42,7 +42,7 @@ def join(parts: Sequence[tuple[np.ndarray, Plan]], tables: Mapping[str, Table]) 
 
 
 def widen(plan: Plan, size: int, tables: Mapping[str, Table]) -> Plan:
-    """A batched plan with its parameters padded to ``size``: no mass, and logits that count for nothing."""
+    """A batched plan with its parameters padded to ``size``; the padding has no mass, and its logits do not count."""
     extra = size - plan.theta.shape[-1]
     plan = jax.tree.map(np.asarray, plan)
     if extra == 0:

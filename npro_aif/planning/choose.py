@@ -1,7 +1,7 @@
 """The control to do, given how probable (or how good) each is: one rule for plans, agents and baselines.
 
-Controls whose scores differ by no more than a tolerance are tied. A key draws between them, without it the first is
-taken; so it is with ``ties="first"``, and a tolerance of 0 is a bare argmax.
+Controls whose scores differ by at most a tolerance are tied. A key draws between them; without a key, or with
+``ties="first"``, the first of them is taken. A tolerance of 0 is a bare argmax.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from jax import Array
 
 from npro_aif.numerics import is_concrete
 
-TIE_TOLERANCE = 1e-5  # of probabilities: what float32 leaves of equal ones after some sweeps
+TIE_TOLERANCE = 1e-5  # equal probabilities may differ by this much in float32 after some sweeps
 TIES = ("draw", "first")
 
 Words = Sequence[int]  # a key as plain numbers
@@ -26,10 +26,10 @@ Words = Sequence[int]  # a key as plain numbers
 
 @dataclass(frozen=True)
 class Rule:
-    """How ties are settled.
+    """The rule by which ties are broken.
 
     :param ties: "draw" between them where there is a key, or take the "first".
-    :param tolerance: scores that differ by no more are tied; 0 is a bare argmax, the first of equal ones.
+    :param tolerance: scores that differ by at most this are tied; 0 is a bare argmax, which takes the first of equals.
 
     >>> probs = np.array([0.25, 0.25, 0.5])
     >>> Rule().best(probs), Rule(tolerance=0.3).best(probs), Rule(ties="first", tolerance=0.3).best(probs, (0, 1))
@@ -53,7 +53,7 @@ class Rule:
         """The control to do, of scores (U,).
 
         :param words: of the key that draws between ties.
-        :param step: of the episode; every step draws anew.
+        :param step: the step of the episode; every step draws anew.
         """
         return int(self.best_rows(np.asarray(scores)[None], words, step)[0])
 
@@ -65,7 +65,7 @@ class Rule:
             return scores.argmax(-1)
         if self.ties == "first" or words is None:
             return first
-        # Python's generator: those of JAX and NumPy take longer for one draw than a plan.
+        # Python's generator: with those of JAX and NumPy one draw takes longer than a plan.
         draw = random.Random(f"{tuple(int(word) for word in words)} {step}")
         choices = [np.flatnonzero(row) for row in tied]
         return np.array([row[0] if len(row) == 1 else draw.choice(row) for row in choices])
@@ -89,7 +89,7 @@ class Rule:
 
 
 def check_key(key: object, name: str = "rng_key") -> None:
-    """Refuse what is no random key."""
+    """Refuse anything but a random key."""
     dtype = getattr(key, "dtype", None)
     if dtype is None or not (jnp.issubdtype(dtype, jax.dtypes.prng_key) or dtype == jnp.uint32):
         raise ValueError(f"{name}: found {key!r}, expected a random key, such as jax.random.key(0)")

@@ -1,4 +1,4 @@
-"""Plans with perfect recall as trees and as draws, from the world's own tables and the graph that a search left."""
+"""Plans with perfect recall as trees and as draws, from the world's tables and the graph that a search found."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ class _Steps:
         return self._steps[t]
 
     def seen(self, t: int, hypothesis: int, control: int, uncertain: tuple[int, ...]) -> tuple[int, ...]:
-        """What every site shows on arrival, given the outcomes of the uncertain ones."""
+        """The outcome of every site on arrival, given the outcomes of the uncertain ones."""
         shown = self.at(t).step.shown[hypothesis]
         certain, chance = iter(shown[control if len(shown) > 1 else 0].tolist()), iter(uncertain)
         return tuple(int(next(certain if fixed else chance)) for fixed in self.certain)
 
 
 def contingent_tree(world: World, contingency: Contingency, depth: int) -> Tree:
-    """The first ``depth`` steps of a plan as a tree; branches are what is observed."""
+    """The first ``depth`` steps of a plan as a tree, with a branch for each observation."""
     steps = _Steps(world)
     support, weight = steps.start()
     depth = min(depth, steps.horizon)
@@ -79,10 +79,10 @@ def _branch(
     parts = layer.branches(support, weight, control)
     later = []
     for i in np.argsort(-parts.prob, kind="stable"):
-        own = slice(parts.start[i], parts.start[i + 1])
+        members = slice(parts.start[i], parts.start[i + 1])
         if parts.prob[i] * probability <= LEAST:
             continue
-        values = steps.seen(t, int(parts.support[own][0]), control, layer.outcomes(int(parts.outcome[i]))[1])
+        values = steps.seen(t, int(parts.support[members][0]), control, layer.outcomes(int(parts.outcome[i]))[1])
         labels = {site.name: site.label(value) for site, value in zip(steps.sites, values, strict=True)}
         then = contingency.follow(place, values)
         later.append(
@@ -94,8 +94,8 @@ def _branch(
                 then,
                 labels,
                 probability * float(parts.prob[i]),
-                parts.support[own],
-                parts.weight[own],
+                parts.support[members],
+                parts.weight[members],
             )
         )
     doing = {label_of(steps.signature.control, control): 1.0}
@@ -103,7 +103,7 @@ def _branch(
 
 
 def _believed(steps: _Steps, support: np.ndarray, weight: np.ndarray) -> dict[str, dict[str, float]]:
-    """What is believed of every state and parameter."""
+    """The belief about every state and parameter, by site and label."""
     signature = steps.signature
     state, parameter = np.zeros(signature.num_states), np.zeros(signature.num_parameters)
     np.add.at(state, support % steps.num_states, weight)
@@ -132,7 +132,7 @@ def contingent_draws(world: World, contingency: Contingency, key: Array, num_sam
 def _draw(
     steps: _Steps, contingency: Contingency, place: int, hypothesis: int, rng: np.random.Generator
 ) -> dict[str, np.ndarray]:
-    """One way that things may go."""
+    """One random history under the plan."""
     signature, num_states, loop = steps.signature, steps.num_states, steps.world.loop
     row, x = divmod(hypothesis, num_states)
     states, controls, sights = [x], [], []

@@ -1,4 +1,4 @@
-"""A planner in words: what it plans with, how large that is, and which way decisions go."""
+"""A planner in words: its settings, the sizes of its programs, and how its decisions are computed."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ COUNTS = {"one": 1, f"2 to {TOGETHER_FROM - 1}": 2, f"{TOGETHER_FROM} or more": 
 
 
 def describe(settings: dict[str, Any], functions: Iterable[Functions], max_parameters: int | None) -> str:
-    """The settings by name, and the sizes and ways of everything that was read."""
+    """The settings by name, and the sizes and ways of every program that was read."""
     lines = [f"{name:<10} {value}" for name, value in settings.items()]
-    programs = [line for each in functions for line in ("", *_sizes(each, max_parameters))]
+    programs = [line for function in functions for line in ("", *_sizes(function, max_parameters))]
     return "\n".join(lines + (programs or ["sizes      not known before a program is read: describe(belief)"]))
 
 

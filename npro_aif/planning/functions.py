@@ -1,6 +1,6 @@
-"""What a planner compiles, for one length of the time axis: from a belief to a plan, or to the first control alone.
+"""The compiled functions of a planner for one length of the time axis: from a belief to a plan or its first control.
 
-Beliefs, horizons and keys are arguments, so that one function serves every call with as many parameters.
+Beliefs, horizons and keys are arguments, so that one function serves every call with the same number of parameters.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Solved(NamedTuple):
     """A world and the solution in it."""
 
     world: World
-    held: World  # the same, with which nothing changes: what the solution was found in
+    held: World  # the same world without derivatives, in which the solution was found
     solution: Solution
 
 
@@ -87,7 +87,7 @@ class Functions:
     # --- Before anything is computed ---
 
     def support(self, belief: Belief) -> Support | None:
-        """The parameters that the belief holds possible, where its numbers are known and leaving out others pays."""
+        """The possible parameters if the belief has numbers and leaving out the others pays; None otherwise."""
         if not is_concrete(belief) or not self.guide.any_horizon:
             return None
         support = self.sizes.support(np.asarray(belief.parameter))
@@ -108,16 +108,16 @@ class Functions:
         return plan_memory(shapes, self.program.signature, size, self.num_steps)
 
     def size(self, support: Support | None) -> int:
-        """With how many parameters a support is planned."""
+        """The number of parameters in a plan with this support."""
         return self.program.signature.num_parameters if support is None else support.size
 
     def shape(self, support: Support | None) -> tuple[int, int, int]:
-        """The entries of a (θ, x, u) table with these parameters."""
+        """The shape of a (θ, x, u) table with these parameters."""
         signature = self.program.signature
         return self.size(support), signature.num_states * signature.num_memories, signature.num_controls
 
     def way(self, supports: Sequence[Support | None], *, fusable: bool = False) -> Way:
-        """Which way leads to decisions with these supports."""
+        """The way to compute decisions with these supports."""
         largest = max(supports, key=self.size)
         quick = getattr(self.solver, "quick", False)
         return choose_way(*self.shape(largest), len(supports), quick=quick, fusable=fusable and self.fusable)
@@ -133,21 +133,21 @@ class Functions:
     def plan(
         self, fixed: Fixed, support: Support | None, belief: Belief, horizon: Array, key: Array, start: WarmStart
     ) -> Plan:
-        """A plan from a belief, for the parameters of a support (all where there is none)."""
+        """A plan from a belief, for the parameters of a support (all parameters if it is None)."""
         solved = self._solved(fixed, support, belief, horizon, key, start)
         return self.plan_of(solved, support, belief, fixed.elapsed)
 
     def first_control(
         self, fixed: Fixed, support: Support | None, belief: Belief, horizon: Array, key: Array, start: WarmStart
     ) -> tuple[Array, SolverInfo]:
-        """q(u_1) of the same plan, (U,), and how it came about."""
+        """q(u_1) of the same plan, (U,), and the solver's report."""
         solved = self._solved(fixed, support, belief, horizon, key, start)
         return self.control_of(solved), solved.solution.info
 
     def first_cost(
         self, fixed: Fixed, support: Support | None, belief: Belief, horizon: Array, key: Array, start: WarmStart
     ) -> tuple[Array, SolverInfo]:
-        """What each first control of the same plan costs, (U,), and how it came about."""
+        """The cost of each first control of the same plan, (U,), and the solver's report."""
         solved = self._solved(fixed, support, belief, horizon, key, start)
         return self.cost_of(solved), solved.solution.info
 
@@ -157,7 +157,7 @@ class Functions:
         return refused(NO_GRADIENT, control, self._live(solved.world))
 
     def cost_of(self, solved: Solved) -> Array:
-        """What each first control of a solution costs, (U,)."""
+        """The cost of each first control of a solution, (U,)."""
         world, frozen, solution = solved
         if not hasattr(solution.posterior, "slice"):
             raise ValueError(
@@ -167,7 +167,7 @@ class Functions:
         return attached_cost(value, world, self.objective, self.guide, solution.params, self.num_steps)
 
     def _live(self, world: World) -> Live:
-        """With respect to what a plan may be differentiated."""
+        """The world's tables and numbers of the objective with respect to which a plan may be differentiated."""
         return world, numbers_of(self.objective)
 
     def _held_objective(self) -> Objective:
@@ -197,13 +197,13 @@ class Functions:
             return self.solution(world, key, first)
 
     def solution(self, world: World, key: Array, first: dict[str, Array]) -> Solved:
-        """The solver's solution in a world, from the guide's parameters ``first`` on; nobody differentiates it."""
+        """The solver's solution in a world, starting from the guide's parameters ``first``; without derivatives."""
         self.num_traces += 1
         problem = Problem(held(world), self.guide, self._held_objective(), self.num_steps)
         return Solved(world, problem.world, self.solver.solve(problem, key, held(first)))
 
     def plan_of(self, solved: Solved, support: Support | None, belief: Belief, elapsed: Array) -> Plan:
-        """The plan that a solution is."""
+        """The plan of a solution."""
         world, frozen, solution = solved
         every = jnp.arange(self.program.signature.num_parameters)
         theta, valid = support if support is not None else (every, every >= 0)
@@ -240,7 +240,7 @@ class Functions:
         horizon: int | Array,
         elapsed: int | Array = 0,
     ) -> Plan:
-        """Plans from beliefs whose supports have one size, batched: small ones together, large ones one by one."""
+        """Batched plans from beliefs with supports of one size: small plans together, large ones one by one."""
         count, fixed = len(supports), self.program.at(elapsed)
         starts = [self.warm_start(s, None if warm is None else rows(warm, i)) for i, s in enumerate(supports)]
         beliefs, horizon = typed_arguments(beliefs, horizon)
@@ -262,18 +262,18 @@ class Functions:
     # --- Where it starts ---
 
     def first(self, fixed: Fixed, belief: Belief, key: Array) -> dict[str, Array]:
-        """The first values of the guide's parameters, where all θ are considered."""
+        """The first values of the guide's parameters, if all θ are considered."""
         return self.guide.first_params(key, self.program.bind(fixed, belief, self.num_steps), self.num_steps)
 
     def continued(self, warm: Plan) -> dict[str, Array]:
-        """The guide's parameters of a plan made one step earlier, where all θ are considered."""
+        """The guide's parameters from a plan made one step earlier, if all θ are considered."""
         return {
             name: later(jnp.asarray(warm.params[name]), table) if name in warm.params else jnp.zeros(table.shape)
             for name, table in self.tables.items()
         }
 
     def warm_start(self, support: Support | None, warm: Plan | None) -> WarmStart:
-        """The tables of an earlier plan; those over other parameters than this one's start at the model."""
+        """The tables of an earlier plan; rows of parameters that it did not consider start at the model."""
         if not self.guide.any_horizon:
             if warm is not None:
                 raise ValueError("warm: found a plan to start from, expected None with this guide (use TemporalGuide)")
@@ -289,11 +289,11 @@ class Functions:
             every = jnp.arange(self.program.signature.num_parameters)
             now = Support(every, every >= 0) if support is None else support
             params = realign(params, self.tables, Support(warm.theta, warm.valid), now)
-        kept = {name: values for name, values in params.items() if values.shape == blank.params[name].shape}
-        return WarmStart(blank.params | kept, jnp.asarray(True))
+        fitting = {name: values for name, values in params.items() if values.shape == blank.params[name].shape}
+        return WarmStart(blank.params | fitting, jnp.asarray(True))
 
     def _blank_start(self, size: int) -> WarmStart:
-        """Tables of the right shapes for ``size`` parameters: those of the example, whose other axes are the same."""
+        """Tables of the right shapes for ``size`` parameters, made from the example, whose other axes are the same."""
 
         def params(key: Array) -> dict[str, Array]:
             return {
@@ -308,12 +308,12 @@ class Functions:
 
 
 def is_handed_over(params: Mapping[str, Any]) -> bool:
-    """Whether a plan without a start of its own gets zeros for one, so that one code serves plans with and without."""
+    """Whether a plan without a warm start is given zeros for one, so that the same compiled code serves both cases."""
     return sum(math.prod(table.shape) for table in params.values()) <= MOST_BLANK
 
 
 def typed(table: Array) -> Array:
-    """The same numbers with the type that a plan is compiled for: another (a weak one too) would compile it again."""
+    """The same numbers with the type that plans are compiled for; other types, weak ones too, would compile again."""
     dtype = jnp.result_type(float)
     if isinstance(table, SparseStates):
         return table if table.dtype == dtype else table.astype(dtype)
@@ -322,6 +322,6 @@ def typed(table: Array) -> Array:
 
 
 def typed_arguments(belief: Belief, horizon: int | Array) -> tuple[Belief, Array]:
-    """A belief and a horizon as what plans are compiled for."""
+    """A belief and a horizon with the types that plans are compiled for."""
     steps = jnp.asarray(horizon, jnp.int32) if isinstance(horizon, Array) else np.int32(horizon)
     return Belief(*map(typed, belief)), steps  # type: ignore[return-value]

@@ -1,6 +1,6 @@
-"""Plans by a solver that runs on the host, outside of JAX: a search, whose steps depend on the numbers.
+"""Plans by a solver that runs on the host, outside JAX: a search, whose steps depend on the numbers.
 
-It stands where :class:`npro_aif.planning.functions.Functions` stands for solvers that are compiled.
+It takes the place that :class:`npro_aif.planning.functions.Functions` has for compiled solvers.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from npro_aif.solvers.search.solver import SearchInfo, SearchOutcome
 
 
 class HostFunctions:
-    """What a planner calls, for one length of the time axis.
+    """The functions that a planner calls, for one length of the time axis.
 
     :param num_steps: the largest horizon.
     """
@@ -50,11 +50,11 @@ class HostFunctions:
 
     @property
     def certificates(self) -> list[Any]:
-        """What every search showed."""
+        """The bounds that every search proved."""
         return self.search.certificates
 
     def support(self, belief: Belief) -> None:
-        """Refuse what has no numbers yet; a search finds by itself what is possible."""
+        """Refuse a traced belief; a search finds the possible parameters by itself."""
         if not is_concrete(belief):
             raise ValueError(
                 f"belief: found a traced one with {type(self.solver).__name__}, expected numbers (it runs outside of "
@@ -86,19 +86,19 @@ class HostFunctions:
     def decide(
         self, size: int, fixed: Fixed, support: None, belief: Belief, horizon: int | Array, key: Array, start: None
     ) -> tuple[np.ndarray, SearchInfo]:
-        """q(u_1), (U,), and how it came about."""
+        """q(u_1), (U,), and the search's report."""
         outcome = self._uninterrupted(fixed, belief, horizon)
         return outcome.first_control(), outcome.info
 
     def cost(
         self, size: int, fixed: Fixed, support: None, belief: Belief, horizon: int | Array, key: Array, start: None
     ) -> tuple[np.ndarray, SearchInfo]:
-        """What each first control costs in the best plan that was found, (U,), and how it came about."""
+        """The cost of each first control in the best plan found, (U,), and the search's report."""
         outcome = self._uninterrupted(fixed, belief, horizon)
         return outcome.bracket()[1], outcome.info
 
     def _uninterrupted(self, fixed: Fixed, belief: Belief, horizon: int | Array) -> SearchOutcome:
-        """What an agent acts on: Ctrl-C ends its episode, not one search only."""
+        """The outcome of a search for an agent: Ctrl-C ends its episode, not just this search."""
         outcome = self.search(belief, int(horizon), fixed.elapsed)
         if outcome.info.interrupted:
             raise KeyboardInterrupt
@@ -138,7 +138,7 @@ class HostFunctions:
 
 
 class _Part:
-    """The statistics of a whole plan, of which the objective makes its terms."""
+    """The statistics of a whole plan, from which the objective computes its terms."""
 
     def __init__(self, replay: Replay, outcome: SearchOutcome):
         self.replay = replay

@@ -1,4 +1,4 @@
-"""What a plan takes of a device's memory, said before anything is taken."""
+"""The memory of a device that a plan will take, estimated before anything is allocated."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from npro_aif.program.signature import Signature
 from npro_aif.shards import Shards
 from npro_aif.sizes import memory_bytes
 
-FLOWS = 1  # tables (T+1, S, Θ) that are there at once: q(θ, s_t)
-# Tables (U, S, Θ) that are there at once, in a slice of a sweep: DoorKey-16x16 on two processes, 7,007 layouts each,
-# had a peak of 7.4 GB, of which Python, JAX and beliefs take some 1.2, flows 3.2 and tables 0.2. Row by row
-# (npro_aif.tables.live) it is 5.8 GB: there this is a bound.
+FLOWS = 1  # tables (T+1, S, Θ) that exist at once: q(θ, s_t)
+# Tables (U, S, Θ) that exist at once, in a slice of a sweep. DoorKey-16x16 on two processes with 7,007 layouts each had
+# a peak of 7.4 GB, of which Python, JAX and beliefs took about 1.2, flows 3.2 and tables 0.2. Row by row
+# (npro_aif.tables.live) the peak is 5.8 GB, so that this number is then an upper bound.
 MOVES = 6
 
 
@@ -32,7 +32,7 @@ class Memory(NamedTuple):
 
 
 def plan_memory(world: Any, signature: Signature, num_parameters: int, num_steps: int) -> Memory:
-    """The bytes of a plan with so many parameters on a device.
+    """The bytes of a plan with ``num_parameters`` parameters on a device.
 
     :param world: the shapes of the device's tables.
     """
@@ -44,7 +44,7 @@ def plan_memory(world: Any, signature: Signature, num_parameters: int, num_steps
 
 
 def check_device_memory(memory: Memory, shards: Shards) -> None:
-    """Refuse a plan that this process's devices have no room for."""
+    """Refuse a plan for which this process's devices have no room."""
     limit, owner = device_limit(shards)
     if memory.total > limit:
         gb = [f"{part / 2**30:.2f}" for part in memory]
@@ -56,7 +56,7 @@ def check_device_memory(memory: Memory, shards: Shards) -> None:
 
 
 def device_limit(shards: Shards) -> tuple[int, str]:
-    """How much a device may take, and what that is a share of."""
+    """The bytes that a device may take, and in words of what they are a share."""
     device = shards.mesh.local_devices[0]
     stats = device.memory_stats() if device.platform != "cpu" else None
     if stats and "bytes_limit" in stats:

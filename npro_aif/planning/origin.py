@@ -1,4 +1,4 @@
-"""Where a plan comes from: enough to rebuild what it does not store."""
+"""Where a plan comes from: enough to rebuild the parts that it does not store."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from npro_aif.program.signature import Signature
 @jax.tree_util.register_static
 @dataclass(frozen=True, eq=False)
 class Origin(Portable):
-    """The program, the guide and the objective of a plan; equal only to itself, as what is compiled for it is."""
+    """The program, the guide and the objective of a plan; equal only to itself, like the code compiled for it."""
 
     program: Program
     guide: TableGuide

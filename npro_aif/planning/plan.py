@@ -1,4 +1,4 @@
-"""A plan: the posterior over controls, states, observations and parameters, with what is needed to explain it."""
+"""A plan: the posterior over controls, states, observations and parameters, with everything needed to explain it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ CONTINGENCY = "contingency"  # in the params of a plan with perfect recall
 
 
 class Plan(NamedTuple):
-    """What a planner returns: a pytree, so it can be batched, compiled and stored.
+    """The result of a planner: a pytree, so that it can be batched, compiled and stored.
 
     >>> import jax, optax
     >>> from npro_aif import Planner, SVISolver
@@ -56,13 +56,13 @@ class Plan(NamedTuple):
     observation: dict[str, Array]  # by site, (T, Y) q(y_t)
     memory: Array  # (T+1, M) q(m_t); M = 1 where nothing is remembered
     free_energy: Array  # (iterations+1,) F before every iteration; the last is F of this posterior
-    terms: dict[str, Array]  # by name, () what F is made of; see Objective.terms
+    terms: dict[str, Array]  # by name, () the terms of F; see Objective.terms
     info: SolverInfo
     params: Any  # the learned tables, from which a later plan can start
     belief: Belief  # where the plan starts from
     horizon: Array  # () the number of steps that count
-    theta: Array  # (K,) the parameters that were considered (flat)
-    valid: Array  # (K,) which of them are not padding
+    theta: Array  # (K,) the flat indices of the parameters that were considered
+    valid: Array  # (K,) False for padding
     origin: Origin
     elapsed: Array | int = 0  # () the steps that had passed before it
 
@@ -84,9 +84,9 @@ class Plan(NamedTuple):
 
         An :class:`~npro_aif.Agent` that was reset with the same key and has the same rule begins with this control.
 
-        :param key: draws between ties; without it the first one is taken.
-        :param ties: "first" takes the first one in any case.
-        :param tie_tolerance: probabilities that differ by no more are tied; 0 is a bare argmax.
+        :param key: draws between ties; without it the first is taken.
+        :param ties: "first" takes the first in any case.
+        :param tie_tolerance: probabilities that differ by at most this are tied; 0 is a bare argmax.
         """
         flat = Rule(ties, tie_tolerance).best_of(self.control[..., 0, :], key)
         sites = self.signature.control
@@ -103,10 +103,11 @@ class Plan(NamedTuple):
 
     @property
     def control_cost(self) -> Array:
-        """What each first control costs in nats if the plan's policy is followed from then on, (U,).
+        """The cost in nats of each first control if the plan's policy is followed afterwards, (U,).
 
-        The least of it is F where one control is certain (less what learned parameters cost). Epistemic costs are held
-        at this plan. Of a plan by search it is what was found so far; ``info.control_lower`` bounds it from below.
+        Where one control is certain, the least of these costs is F (less the cost of learned parameters). Epistemic
+        costs are held at this plan. For a plan by search these are the costs found so far; ``info.control_lower``
+        bounds them from below.
         """
         if CONTINGENCY in self.params:
             return jnp.asarray(self.info.control_upper)  # type: ignore[attr-defined]
@@ -118,13 +119,13 @@ class Plan(NamedTuple):
             return first_costs(objective, world, posterior)
         guide, num_steps = self.origin.guide, self.origin.program.num_steps
         params, frozen = held((self.params, world))
-        own: Any = guide.posterior(frozen, params, num_steps)
-        value = control_cost(frozen, with_numbers(objective, held(numbers_of(objective))), own)
+        frozen_posterior: Any = guide.posterior(frozen, params, num_steps)
+        value = control_cost(frozen, with_numbers(objective, held(numbers_of(objective))), frozen_posterior)
         return attached_cost(value, world, objective, guide, params, num_steps)
 
     @property
     def control_terms(self) -> dict[str, Array]:
-        """What ``control_cost`` is made of, by name (U,): the terms of F if a control is done first.
+        """The terms of ``control_cost``, by name (U,): the terms of F if a control is done first.
 
         They sum to ``control_cost``; a control that the prior excludes has an infinite ``plan_prior``.
         """
@@ -134,13 +135,13 @@ class Plan(NamedTuple):
         return first_terms(origin.objective, origin.guide, origin.program.num_steps, self.world(), self.params)
 
     def explain(self) -> str:
-        """What the solver did, in words: whether it settled, after how many iterations, and from how many starts."""
+        """The solver's report in words: whether it settled, after how many iterations, and from how many starts."""
         if self.free_energy.ndim != 1:
             raise ValueError(f"explain: found a batch of {len(self.free_energy)} plans, expected one")
         return f"F = {float(self.free_energy[-1]):.4f} nats. {self.info.explain()}"
 
     def tree(self, depth: int = 4) -> Tree:
-        """The plan as a decision tree in words and numbers: print it.
+        """The plan as a decision tree in words and numbers, to be printed.
 
         :param depth: how many steps.
         """
@@ -149,7 +150,7 @@ class Plan(NamedTuple):
         return make_tree(self.world(), self.complete(), depth)  # type: ignore[arg-type]
 
     def world(self) -> World:
-        """The tables that the plan was made with."""
+        """The tables with which the plan was made."""
         if isinstance(self.belief, ShardedBelief):
             raise ValueError(
                 "plan: found one from a belief that is laid over devices, whose tables no process has, expected one "
@@ -191,14 +192,14 @@ class Plan(NamedTuple):
 def trim(plan: Plan, horizon: int | Array, axis: int = 0) -> Plan:
     """Leave out the rows beyond the horizon.
 
-    :param axis: which one is time: 1 in a batched plan.
+    :param axis: the axis of time: 1 in a batched plan.
     """
     steps = int(horizon)
     if plan.control.shape[axis] == steps:
         return plan
 
     def rows(table: Array, count: int) -> Array:
-        """The first ones; sliced by NumPy where that is possible, as JAX would compile anew for every count."""
+        """The first rows; sliced by NumPy where that is possible, as JAX would compile anew for every count."""
         first = (slice(None),) * axis + (slice(count),)
         return jnp.asarray(np.asarray(table)[first]) if is_concrete(table) else table[first]
 

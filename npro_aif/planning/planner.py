@@ -46,16 +46,22 @@ class Planner(Portable):
     :param guide: a :class:`TemporalGuide` (the default), a :class:`SequenceGuide`, or any NumPyro guide.
     :param objective: :class:`Active` by default.
     :param solver: by default the closed form where there is one (:class:`CoordinateSolver`, and :class:`SearchSolver`
-        with a :class:`RecallGuide`), otherwise :class:`SVISolver` with Adam; anything with ``check`` and ``solve``
-        (:class:`npro_aif.solvers.Solver`), or with ``check`` and ``begin`` as :class:`SearchSolver` has them.
+        with a :class:`RecallGuide`), otherwise :class:`SVISolver` with Adam. Any object with ``check`` and ``solve``
+        (:class:`npro_aif.solvers.Solver`) will do, or with ``check`` and ``begin`` as in :class:`SearchSolver`.
     :param max_horizon: the largest horizon; by default the one that the model declares (``horizon=4`` in its
-        signature). With a temporal guide every horizon up to it runs the same compiled code; the other guides compile
-        once for each horizon, and take any.
-    :param max_parameters: plan with at most this many of the parameters that a belief holds possible, drawn by their
-        probabilities (see :func:`npro_aif.planning.support.thin`); with all of them by default, which in a large world
-        can be too many. The plan's ``belief`` is the one that was planned with.
+        signature). With a temporal guide every horizon up to it runs the same compiled code; other guides take any
+        horizon, and compile once for each.
+    :param max_parameters: plan with at most this many of the possible parameters, drawn by their probabilities (see
+        :func:`npro_aif.planning.support.thin`). By default all of them are considered, which in a large world can be
+        too many. The plan's ``belief`` is the thinned one.
     :param mesh: devices over which the parameters of a plan, or the rows of a batch, are laid (docs/scale.md); plans
         are the same.
+
+    >>> from npro_aif.models.tmaze import CONTROLS, initial_belief, tmaze
+    >>> planner = Planner(tmaze, solver=CoordinateSolver(restarts=1), max_horizon=2)
+    >>> plan = planner(jax.random.key(0), initial_belief(), horizon=2)
+    >>> CONTROLS[plan.best_control()]
+    'South'
     """
 
     transient = ("_functions",)
@@ -90,12 +96,12 @@ class Planner(Portable):
 
     @property
     def num_traces(self) -> int:
-        """How often planning code was traced: once for each shape."""
+        """The number of times that planning code was traced: once for each shape."""
         return sum(functions.num_traces for functions in self._functions.values())
 
     @property
     def certificates(self) -> list[Any]:
-        """What every search of this planner showed, in order (:class:`npro_aif.solvers.search.Certificate`)."""
+        """The bounds that each search of this planner proved (:class:`npro_aif.solvers.search.Certificate`)."""
         return [c for functions in self._functions.values() for c in getattr(functions, "certificates", ())]
 
     def __call__(
@@ -110,7 +116,7 @@ class Planner(Portable):
         """Plan from a belief.
 
         :param horizon: how many steps to look ahead, at most ``max_horizon``.
-        :param warm: the plan made one step earlier; its posterior, shifted by one step, is where the solver starts.
+        :param warm: the plan made one step earlier; the solver starts from its posterior, shifted by one step.
         :param elapsed: the steps that have passed, for a model with an argument ``elapsed``.
         """
         plan = self.solve(rng_key, belief, horizon, warm, elapsed=elapsed)
@@ -125,7 +131,7 @@ class Planner(Portable):
         *,
         elapsed: int | Array = 0,
     ) -> Plan:
-        """As a call, but the plan's arrays keep the length of ``max_horizon``, whatever the horizon."""
+        """Plan as a call does, but with the plan's arrays as long as ``max_horizon``, whatever the horizon."""
         functions, arguments = self._arguments(rng_key, belief, horizon, warm, elapsed)
         plan = functions.solve(*arguments)
         return plan if self.mesh is None else plan._replace(belief=arguments[2])
@@ -133,13 +139,13 @@ class Planner(Portable):
     def first_control(
         self, rng_key: Array, belief: Belief, horizon: int | Array | None = None, *, elapsed: int | Array = 0
     ) -> Array:
-        """q(u_1) of the plan, (U,): all that acting needs, in less time than a plan with its marginals."""
+        """q(u_1) of the plan, (U,): it is all that acting needs, and takes less time than a plan with its marginals."""
         return self.first_scores(rng_key, belief, horizon, elapsed=elapsed)[0]
 
     def first_cost(
         self, rng_key: Array, belief: Belief, horizon: int | Array | None = None, *, elapsed: int | Array = 0
     ) -> Array:
-        """What each first control of the plan costs, (U,): ``plan.control_cost`` without the plan."""
+        """The cost of each first control of the plan, (U,): ``plan.control_cost`` without the whole plan."""
         return self.first_scores(rng_key, belief, horizon, by_cost=True, elapsed=elapsed)[0]
 
     def first_scores(
@@ -151,7 +157,7 @@ class Planner(Portable):
         by_cost: bool = False,
         elapsed: int | Array = 0,
     ) -> tuple[Array, Any]:
-        """:meth:`first_control` or :meth:`first_cost`, and how it came about (the ``info`` of the plan)."""
+        """:meth:`first_control` or :meth:`first_cost`, with the solver's report (the ``info`` of the plan)."""
         functions, arguments = self._arguments(rng_key, belief, horizon, None, elapsed)
         decide = functions.cost if by_cost else functions.decide
         return decide(functions.size(arguments[1]), *arguments)
@@ -193,8 +199,8 @@ class Planner(Portable):
     ) -> Plan:
         """Plan from many beliefs at once: every array of the plan gets a leading batch axis.
 
-        Beliefs with supports of one size are planned together, so that one with many parameters does not make the
-        others pay; the plan's supports are then padded to the largest.
+        Beliefs with supports of the same size are planned together, so that a belief with many parameters does not slow
+        down the others; the supports of the returned plan are padded to the largest.
 
         :param keys: (B,) random keys.
         :param beliefs: a :class:`Belief` whose arrays have a leading axis B.
@@ -203,7 +209,7 @@ class Planner(Portable):
         :param elapsed: the steps that have passed, for a model with an argument ``elapsed``.
         """
         check_key(keys, "keys")
-        if jnp.ndim(keys) != (1 if jnp.issubdtype(keys.dtype, jax.dtypes.prng_key) else 2):  # older keys are rows
+        if jnp.ndim(keys) != (1 if jnp.issubdtype(keys.dtype, jax.dtypes.prng_key) else 2):  # old-style keys are rows
             raise ValueError(f"keys: found shape {jnp.shape(keys)}, expected several, as jax.random.split makes them")
         check_type(beliefs, "beliefs")
         count = len(keys)
@@ -243,16 +249,16 @@ class Planner(Portable):
         return trim(plans, horizon, axis=1) if is_concrete(horizon) else plans
 
     def way(self, beliefs: Sequence[Belief], horizon: int | None = None, *, fusable: bool = False) -> Way:
-        """Which way leads to decisions from these beliefs.
+        """The way to compute decisions from these beliefs.
 
-        :param fusable: whether the last observation is at hand, so that perception can go with planning.
+        :param fusable: whether the last observation is available, so that perception can be part of the same call.
         """
         functions = self.functions_for(beliefs[0], horizon)
         supports = [functions.support(self._thinned(belief)) for belief in beliefs]
         return functions.way(supports, fusable=fusable)
 
     def memory(self, belief: Belief | ShardedBelief, horizon: int | None = None) -> Memory:
-        """The bytes that a plan from a belief takes on each device, said before anything is taken.
+        """The bytes that a plan from a belief will take on each device, before anything is allocated.
 
         >>> import npro_aif as aif
         >>> from npro_aif.models.tmaze import tmaze, initial_belief
@@ -262,7 +268,7 @@ class Planner(Portable):
         return self.functions_for(belief, horizon).memory(belief)  # type: ignore[arg-type]
 
     def accepted(self, belief: Any, horizon: int | None = None) -> Any:
-        """A belief, if it is one of the model, as plans and belief updates take it: with a mesh over its devices."""
+        """A belief, checked against the model, in the form that plans take: with a mesh, laid over its devices."""
         functions = self.functions_for(belief, horizon)
         if isinstance(functions, ShardedFunctions):
             return functions.accepted(belief)
@@ -275,15 +281,15 @@ class Planner(Portable):
             return belief
         if isinstance(belief, ShardedBelief):
             raise ValueError("max_parameters: found it with a belief that is laid over devices, expected None")
-        kept = np.apply_along_axis(thin, -1, np.asarray(belief.parameter), self.max_parameters)
-        return Belief(jnp.asarray(kept), belief.state)
+        thinned = np.apply_along_axis(thin, -1, np.asarray(belief.parameter), self.max_parameters)
+        return Belief(jnp.asarray(thinned), belief.state)
 
     def program(self, belief: Belief, horizon: int | None = None) -> Program:
-        """The program behind the plans, as it was read."""
+        """The program that the plans were made with, as it was read."""
         return self.functions_for(belief, horizon).program
 
     def describe(self, belief: Belief | None = None, horizon: int | None = None) -> str:
-        """What is planned with, and which way decisions go, in words.
+        """The settings, the sizes of the programs, and the way in which decisions are computed, in words.
 
         :param belief: any belief of the model; may be left out once a plan was made.
         """
@@ -316,11 +322,11 @@ class Planner(Portable):
         return self.max_horizon
 
     def functions_for(self, belief: Belief, horizon: int | None = None) -> Functions:
-        """What is compiled for plans from such a belief."""
+        """The compiled functions for plans from such a belief."""
         return self._of(belief, self._horizon(horizon))
 
     def _of(self, belief: Belief, horizon: int | Array) -> Functions:
-        """What is compiled for a horizon and the present precision; the program is read if it is new."""
+        """The compiled functions for a horizon and the present precision; a new program is read."""
         if not self.guide.any_horizon and not is_concrete(horizon):
             raise ValueError("horizon: found a traced value, expected a Python int with this guide")
         num_steps = self._max() if self.guide.any_horizon else int(horizon)
@@ -342,8 +348,8 @@ def default_solver(guide: TableGuide, objective: Objective) -> Any:
     """The closed form where there is one, and otherwise gradient steps."""
     if guide.recalls:
         return SearchSolver()
-    held = objective.gradient == "fixed" or not objective.epistemic
-    closed = guide.closed_form and objective.closed_form and (held or objective.descends)
+    constant_costs = objective.gradient == "fixed" or not objective.epistemic
+    closed = guide.closed_form and objective.closed_form and (constant_costs or objective.descends)
     return CoordinateSolver() if closed else SVISolver(optax.adam(0.05))
 
 
@@ -362,7 +368,7 @@ def _table_guide(model: Callable[..., Any], guide: Any) -> TableGuide:
 
 
 def _check_mesh(mesh: Any, guide: TableGuide, solver: Any) -> None:
-    """Refuse what is no mesh, and what cannot go with one."""
+    """Refuse anything but a mesh, and settings that cannot be combined with one."""
     if mesh is None:
         return
     if not isinstance(mesh, jax.sharding.Mesh):
@@ -381,7 +387,7 @@ def _solves(solver: Any) -> bool:
 
 
 def _check_arguments(guide: Any, objective: Any, solver: Any) -> None:
-    """Refuse what is in the wrong place, or a class where one of its instances is meant."""
+    """Refuse arguments in the wrong place, and a class where an instance is meant."""
     if guide is not None and (isinstance(guide, type | Objective) or not callable(guide)):
         raise ValueError(f"guide: found {guide!r}, expected a guide such as TemporalGuide(model), or a NumPyro guide")
     if objective is not None and not isinstance(objective, Objective):

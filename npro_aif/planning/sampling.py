@@ -29,8 +29,8 @@ def draw(
 ) -> dict[str, Array]:
     """``num_samples`` draws by site, stacked over time.
 
-    :param params: the guide's, which stand for the posterior.
-    :param num_steps: the horizon as a number.
+    :param params: the guide's parameters, which stand for the posterior.
+    :param num_steps: the horizon as a plain number.
     """
     world = origin.program.bind(fixed, belief, horizon, support.theta, support.valid)
     posterior = origin.guide.posterior(world, params, origin.program.num_steps)

@@ -1,4 +1,4 @@
-"""A plan in a few lines: what to do and with which probability, F and its terms, and whether the solver settled."""
+"""A plan in a few lines: the likely controls, F and its terms, and whether the solver settled."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from npro_aif.planning.origin import model_name
 from npro_aif.program.signature import Site, split
 
 SHOWN_STEPS = 4
-SHOWN = 0.005  # of a probability
-ROUNDING = 5e-5  # a term below is not shown
+SHOWN = 0.005  # smaller probabilities are not shown
+ROUNDING = 5e-5  # smaller terms are not shown
 
 
 def summarize(plan: Any) -> str:
-    """The summary that ``repr(plan)`` is."""
+    """The summary that ``repr(plan)`` returns."""
     name = model_name(plan.origin.program.model)
     if not is_concrete((plan.control, plan.free_energy)):
         return f"Plan({name}, traced)"

@@ -1,6 +1,6 @@
-"""Which parameters a plan considers: those that its belief holds possible, padded to a handful of sizes.
+"""The parameters that a plan considers: those that its belief holds possible, padded to one of a few sizes.
 
-Parameters without belief cost as much as those with, and every size compiles once.
+Impossible parameters would cost as much as possible ones, and every size compiles once.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ class Support(NamedTuple):
 
 
 class Sizes:
-    """The sizes that supports are padded to: powers of two from 4 on, and one for more than half of all.
+    """The sizes that supports are padded to: powers of two from 4 on, and one size beyond the largest of these.
 
-    The last one is the largest support that came so far (the prior's, as a rule; the others are parts of it), and all
-    parameters if a larger one comes later.
+    That last size is the size of the first larger support (as a rule the prior's, of which later ones are parts). If a
+    still larger one follows, it becomes the number of all parameters.
 
     :param num_parameters: the number of all parameters.
 
@@ -69,15 +69,15 @@ class Sizes:
 
 
 def power_of_two(count: int) -> int:
-    """The least power of two that is not smaller."""
+    """The least power of two that is at least ``count``."""
     return 1 << (count - 1).bit_length()
 
 
 def thin(parameter: np.ndarray, count: int) -> np.ndarray:
     """p(θ) with at most ``count`` of its parameters, drawn without replacement by their probabilities.
 
-    The noise that draws them is the same every time (Gumbel's, of which the highest with log p are taken): while a
-    belief narrows, those that were kept stay, and others follow for those that were ruled out.
+    The largest of log p plus Gumbel noise are taken, and the noise is the same every time: while a belief narrows,
+    parameters that were drawn stay, and others replace those that are ruled out.
 
     >>> thin(np.array([0.0, 0.2, 0.2, 0.2, 0.4]), 2).round(3).tolist()
     [0.0, 0.0, 0.5, 0.5, 0.0]
@@ -86,9 +86,9 @@ def thin(parameter: np.ndarray, count: int) -> np.ndarray:
     if len(possible) <= count:
         return parameter
     score = np.log(parameter[possible]) + np.random.default_rng(0).gumbel(size=len(parameter))[possible]
-    kept = possible[np.argsort(-score, kind="stable")[:count]]
+    chosen = possible[np.argsort(-score, kind="stable")[:count]]
     thinned = np.zeros_like(parameter)
-    thinned[kept] = parameter[kept] / parameter[kept].sum()
+    thinned[chosen] = parameter[chosen] / parameter[chosen].sum()
     return thinned
 
 

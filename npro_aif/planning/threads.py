@@ -1,4 +1,4 @@
-"""Several computations at once, one on each core: JAX computes and compiles outside of Python's lock."""
+"""Several computations at once, one on each core: JAX computes and compiles outside Python's lock."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ Result = TypeVar("Result")
 
 
 class CompiledOnce(Generic[Result]):
-    """A function that compiles at its first call with arguments of a kind; other threads with that kind wait for it.
+    """A function that compiles at its first call with arguments of one kind; other threads wait for it meanwhile.
 
-    :param function: as ``jax.jit`` made it, which alone would compile in each of the threads.
+    :param function: made by ``jax.jit``; called directly, it would compile in each of the threads.
     """
 
     def __init__(self, function: Callable[..., Result]):
@@ -37,9 +37,9 @@ class CompiledOnce(Generic[Result]):
 
 
 def on_all_cores(function: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
-    """What the function makes of each item, in their order; an exception ends it, and what was not begun is left.
+    """The results of the function for each item, in order; after an exception no further items are begun.
 
-    The precision is that of the calling thread; other settings that JAX has for each thread are not handed on.
+    The precision is that of the calling thread; other settings that JAX keeps per thread are not passed on.
 
     >>> on_all_cores(lambda n: n * n, [1, 2, 3])
     [1, 4, 9]

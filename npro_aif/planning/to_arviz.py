@@ -1,7 +1,7 @@
 """A plan as ArviZ data: draws with named dimensions, exact tables, the free energy and its terms.
 
-Plans come in here as they are (:class:`npro_aif.Plan` itself imports this module, late, as ArviZ is an extra).
-Everything that depends on ArviZ's version is here, in :func:`bundle`; the rest is plain xarray.
+:class:`npro_aif.Plan` imports this module only when it is needed, as ArviZ is an extra. Everything that depends on
+ArviZ's version is in :func:`bundle`; the rest is plain xarray.
 
 Groups of a plan:
 
@@ -9,7 +9,7 @@ Groups of a plan:
 - ``exact``: the tables ``policy`` q(u_t|x_{t-1}), ``control_marginal`` q(u_t), ``state_marginal`` q(x_t),
   ``parameter_marginal`` q(θ), ``observation_marginal`` q(y_t); where a role has several sites, also the
   marginal of each, ``<site>_marginal``.
-- ``free_energy``: its history, and how the solver ended; ``terms``: what its last value is made of (they sum to it).
+- ``free_energy``: its history, and how the solver ended; ``terms``: the terms that sum to its last value.
 
 Dimensions: ``time`` is 1 … T (controls, observations), ``time_with_present`` 0 … T (states), ``iteration`` counts
 gradient steps or sweeps. ``state``, ``control``, ``parameter`` and ``memory`` run over the role's values, and ``seen``
@@ -129,7 +129,7 @@ def exact(plan: Any) -> xr.Dataset:
 
 
 def free_energy(plan: Any) -> xr.Dataset:
-    """F before every iteration that was made and of the returned posterior, and how the solver ended."""
+    """F before every iteration and of the returned posterior, and how the solver ended."""
     history, info = np.asarray(plan.free_energy), plan.info
     values = np.append(history[: int(info.iterations)], history[-1])
     scalars = {name: np.asarray(value) for name, value in info._asdict().items() if np.ndim(value) == 0}
@@ -138,7 +138,7 @@ def free_energy(plan: Any) -> xr.Dataset:
 
 
 def terms(plan: Any) -> xr.Dataset:
-    """What F is made of."""
+    """The terms of F."""
     return xr.Dataset({name: ((), np.asarray(plan.terms[name])) for name in TERMS if name in plan.terms})
 
 
@@ -147,7 +147,7 @@ def _times(dim: str, length: int) -> np.ndarray:
 
 
 def about(plan: Any) -> dict[str, str]:
-    """What a reader of the file wants to know."""
+    """The attributes of the file: the library, its version and the model."""
     return {
         "inference_library": "npro-aif",
         "inference_library_version": version("npro-aif"),
@@ -156,7 +156,7 @@ def about(plan: Any) -> dict[str, str]:
 
 
 def check(plan: Any) -> None:
-    """Refuse a batch, and names that ArviZ has taken."""
+    """Refuse a batch, and site names that ArviZ uses itself."""
     if plan.control.ndim != 2:
         raise ValueError(
             f"plan: found a batch of shape {plan.control.shape[:-2]}, expected one plan; take one with "

@@ -1,7 +1,7 @@
-"""A plan as a decision tree: what will be seen and remembered, what is then believed, and what is done.
+"""A plan as a decision tree: what is seen and remembered, what is then believed, and which control is done.
 
-Branches are what the policy tells apart, visible states and memories; the probabilities and beliefs of a branch are
-those of the very path that leads to it.
+There is a branch for everything that the policy tells apart, visible states and memories. The probabilities and beliefs
+of a branch belong to the one path that leads to it.
 """
 
 from __future__ import annotations
@@ -18,25 +18,25 @@ from npro_aif.program.signature import Site, marginalize, split
 from npro_aif.tables.world import World
 
 LEAST = 1e-6  # branches with less probability are left out
-SHOWN = 0.005  # of a belief or a policy
+SHOWN = 0.005  # smaller probabilities of a belief or a policy are not shown
 
 
 class Branch(NamedTuple):
     """One situation of the plan, and what follows."""
 
-    step: int  # how many controls were done before
-    seen: dict[str, str]  # by site of the policy, the label of what is seen or remembered
-    probability: float  # of coming here
-    control: dict[str, float]  # by label, q(u|what is seen); empty at the end of the plan
-    believed: dict[str, dict[str, float]]  # by site that is not seen, its probabilities by label
+    step: int  # the number of controls done before
+    seen: dict[str, str]  # by site that the policy sees, the label of its value
+    probability: float  # of reaching the branch
+    control: dict[str, float]  # by label, q(u | what is seen); empty at the end of the plan
+    believed: dict[str, dict[str, float]]  # by unseen site, its probabilities by label
     branches: tuple[Branch, ...]
 
     def lines(self, changed: dict[str, str] | None = None) -> list[tuple[str, ...]]:
         """The tree as rows: what is seen (only what changed), probability, control, belief."""
         shown = {k: v for k, v in self.seen.items() if changed is None or changed.get(k) != v} or self.seen
         text = ", ".join(f"{name}={label}" for name, label in shown.items()) or "start"
-        own = text, f"{self.probability:.3f}", _mixture(self.control), _beliefs(self.believed)
-        rows: list[tuple[str, ...]] = [own]
+        line = text, f"{self.probability:.3f}", _mixture(self.control), _beliefs(self.believed)
+        rows: list[tuple[str, ...]] = [line]
         for i, branch in enumerate(self.branches):
             last = i == len(self.branches) - 1
             first, *rest = branch.lines(self.seen)

@@ -1,4 +1,4 @@
-"""Where a solver starts: at the guide's own first values, or at the plan that was made one step earlier."""
+"""Where a solver starts: at the guide's first values, or at the plan that was made one step earlier."""
 
 from __future__ import annotations
 
@@ -38,16 +38,16 @@ def later(values: Array, table: Table) -> Array:
 def realign(
     params: Mapping[str, Array], tables: Mapping[str, Table], before: Support, after: Support
 ) -> dict[str, Array]:
-    """Logits over some parameters as logits over others; zero (the model) where one is new."""
-    order = np.argsort(np.asarray(before.theta), kind="stable")  # the valid one of equals comes first
-    known = np.asarray(before.theta)[order]
-    place = np.minimum(np.searchsorted(known, np.asarray(after.theta)), len(known) - 1)
-    same = known[place] == np.asarray(after.theta)
+    """Logits over some parameters as logits over others; zero (the model) for a new parameter."""
+    order = np.argsort(np.asarray(before.theta), kind="stable")  # of equal indices the valid one comes first
+    ordered = np.asarray(before.theta)[order]
+    place = np.minimum(np.searchsorted(ordered, np.asarray(after.theta)), len(ordered) - 1)
+    same = ordered[place] == np.asarray(after.theta)
 
     def rows(values: Array, axis: int | None) -> Array:
         if axis is None:
             return values
-        kept = same.reshape((-1,) + (1,) * (values.ndim - axis - 1))
-        return jnp.asarray(np.where(kept, np.take(np.asarray(values), order[place], axis), 0.0))
+        mask = same.reshape((-1,) + (1,) * (values.ndim - axis - 1))
+        return jnp.asarray(np.where(mask, np.take(np.asarray(values), order[place], axis), 0.0))
 
     return {name: rows(values, tables[name].axis("parameter")) for name, values in params.items()}

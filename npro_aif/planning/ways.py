@@ -1,6 +1,6 @@
-"""Which way leads from beliefs to decisions: this is decided here and nowhere else, by one meaning of "small".
+"""The ways to compute decisions from beliefs: the choice is made here and nowhere else, by one meaning of "small".
 
-In a small world a call costs as much as what it computes, so that things go together; a large one fills a core.
+In a small world a call costs as much as its computation, so problems are solved together; a large one fills a core.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from npro_aif.sizes import TOGETHER_FROM, is_small, num_cores
 
 
 class Way(enum.Enum):
-    """One way to decisions, in words."""
+    """One way to compute decisions, in words."""
 
     FUSED = "perception and planning in one compiled call"
     ALONE = "one after the other"
@@ -20,19 +20,19 @@ class Way(enum.Enum):
 
 
 def is_vectorized(num_parameters: int, num_states: int, num_controls: int) -> bool:
-    """Whether problems of this size go together where a caller hands over a batch."""
+    """Whether problems of this size are solved together in a batch."""
     return is_small(num_parameters, num_states, num_controls)
 
 
 def choose_way(
     num_parameters: int, num_states: int, num_controls: int, count: int, *, quick: bool, fusable: bool = False
 ) -> Way:
-    """The way to some decisions.
+    """The way to compute some decisions.
 
-    :param num_parameters: with how many to plan.
-    :param count: how many problems there are.
-    :param quick: whether the solver takes no longer for a small problem than starting a thread does.
-    :param fusable: whether one compiled call can see and plan.
+    :param num_parameters: the number of parameters in each plan.
+    :param count: the number of problems.
+    :param quick: whether the solver solves a small problem in less time than a thread takes to start.
+    :param fusable: whether one compiled call can update the belief and plan.
 
     >>> choose_way(2, 5, 4, 1, quick=True, fusable=True).name, choose_way(2, 5, 4, 100, quick=True).name
     ('FUSED', 'TOGETHER')

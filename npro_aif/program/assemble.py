@@ -1,7 +1,7 @@
 """The World of kernels, put together from the tables that one evaluation of a program records.
 
-Every recorded table is checked for the axes that it may have and laid out (t, θ, x, u, x'); an axis on which it does
-not depend keeps size 1.
+Every recorded table is checked for the axes that it may have, and its axes are ordered (t, θ, x, u, x'); an axis on
+which it does not depend keeps size 1.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def assemble(reading: Reading, signature: Signature, num_steps: int, horizon: Ar
     reads_control = memory.reads_control or any(_reads_control(draw) for draw in sights["observation"].values())
     num_controls = signature.num_controls if reads_control else 1
     observation = {name: _emission(draw, num, num_controls) for name, draw in sights["observation"].items()}
-    sensor = {  # what only belief updates see has the controls' axis by itself
+    sensor = {  # sites that only belief updates use have the axis of controls by itself
         name: _emission(draw, num, signature.num_controls if _reads_control(draw) else 1)
         for name, draw in sights["sensor"].items()
     }

@@ -1,6 +1,6 @@
-"""The axes of an evaluated program: where each role's site values lie, counted from the right as in NumPyro.
+"""The axes of an evaluated program: where the values of each role's sites lie, counted from the right as in NumPyro.
 
-The last axis stays 1: an index such as ``A[:, x]`` moves it, which shows.
+The last axis stays 1, so that an index such as ``A[:, x]``, which moves it, is noticed.
 """
 
 from typing import Any
@@ -10,7 +10,7 @@ import numpy as np
 from npro_aif.program.signature import Signature, Site, product, split
 
 RESERVED, TIME, THETA, STATE, CONTROL, NEXT, MEMORY, NEXT_MEMORY, FIRST_OBSERVATION = -1, -2, -3, -4, -5, -6, -7, -8, -9
-NUM_SLICE_AXES = 6  # all of them but those of memories and observations, which lie further left
+NUM_SLICE_AXES = 6  # all axes but those of memories and observations, which lie further left
 
 
 def site_axes(signature: Signature) -> dict[int, tuple[tuple[Site, ...], str]]:

@@ -1,6 +1,6 @@
-"""Programs that are evaluated without a belief: p(θ) and p(x0|θ) are put in afterwards, row by row.
+"""Programs that are evaluated without a belief: p(θ) and p(x0|θ) are filled in afterwards, row by row.
 
-So nobody holds a table of all of them: of a belief that is laid over devices, or that is kept by its entries.
+For a belief that is laid over devices, or kept by its entries, no whole table p(x0|θ) is then needed anywhere.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from npro_aif.program.signature import Signature
 
 
 class Readable(Protocol):
-    """What is asked of a program here; see :class:`npro_aif.program.program.Program`."""
+    """The part of :class:`npro_aif.program.program.Program` that is used here."""
 
     signature: Signature
     fixed: Any
@@ -30,20 +30,20 @@ class Readable(Protocol):
 
 
 def blank_belief(signature: Signature) -> Belief:
-    """Every parameter, and every state, as probable as any other; inside compiled code it takes no memory."""
+    """The uniform belief; inside compiled code it takes no memory."""
     shapes = (signature.num_parameters,), (signature.num_parameters, signature.num_states)
     return Belief(*(jnp.full(shape, 1 / shape[-1], jnp.result_type(float)) for shape in shapes))
 
 
 def blank_shapes(signature: Signature) -> Belief:
-    """The shapes of such a belief."""
+    """The shapes of a belief of this program."""
     return jax.eval_shape(lambda: blank_belief(signature))
 
 
 def check_blank(program: Readable, name: str) -> None:
     """Refuse a program whose tables cannot be made without the belief.
 
-    :param name: what asks for it.
+    :param name: the feature that needs such tables, for the message.
     """
     if program.fixed.numbers:
         raise ValueError(f"{name}: found a model whose numbers are traced (inside jit, grad or vmap), expected numbers")
@@ -59,7 +59,7 @@ def check_blank(program: Readable, name: str) -> None:
 
 
 def _draws_plainly(program: Readable) -> bool:
-    """Whether p(θ) and p(x0|θ) are the belief's own: tried with one whose numbers all differ, at some parameters."""
+    """Whether p(θ) and p(x0|θ) are the belief's own: tried at some parameters, with a belief of distinct numbers."""
     num_parameters, num_states = program.signature.num_parameters, program.signature.num_states
     every = np.arange(num_parameters, dtype=np.int32)
     theta = jnp.asarray(every[:: max(1, num_parameters // 8)] if program.sample is None else program.sample[:8])

@@ -1,6 +1,6 @@
-"""Checks of what was read: the carry, the numbers of rows, memories and preferences, the belief.
+"""Checks of a reading: the carry, the numbers of rows, memories and preferences, the belief.
 
-That tables are what plain NumPyro says is seen in :mod:`npro_aif.program.plain`.
+:mod:`npro_aif.program.plain` checks that the tables agree with plain NumPyro.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from npro_aif.program.signature import Signature
 
 
 def check_structure(reading: Reading) -> None:
-    """The carry that a step returns must be built as the first one was."""
+    """The carry that a step returns must have the structure of the first one."""
     first, returned = (str(jax.tree.structure(carry)) for carry in reading.carries[0])
     if first != returned:
         raise ModelError(f"rollout: the step returned a carry of structure {returned}, expected the first's, {first}")
@@ -52,9 +52,9 @@ def check_carry(reading: Reading, signature: Signature) -> None:
 
 
 def check_rows(reading: Reading) -> None:
-    """Refuse what is no distribution, in a reading whose values are known.
+    """Refuse rows that are not distributions, in a reading whose values are known.
 
-    Probabilities that are negative or do not sum to one, and certain outcomes that are out of range.
+    Their probabilities are negative or do not sum to one, or their certain outcomes are out of range.
     """
     for draw in reading.draws:
         lowest, highest, least = (float(fault) for fault in draw.faults)

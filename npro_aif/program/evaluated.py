@@ -1,4 +1,4 @@
-"""What was traced of a program as numbers: evaluated once, with every site on its axis and plainly, and checked."""
+"""The numbers of a traced program: evaluated once, with every site on its axis and as plain NumPyro, and compared."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ from npro_aif.program.traced import Outputs, Trace
 
 
 def evaluate(trace: Trace, signature: Signature, num_steps: int) -> tuple[Outputs, Reading]:
-    """The numbers of a program at the uniform belief and the largest horizon; refused if there is a fault in them."""
+    """The numbers of a program at the uniform belief and the largest horizon; faults in them are refused."""
     watch = Watch()
 
     def run(others: Sequence[Any], assignment: Any) -> tuple[list[Any], list[Array], Any]:
-        belief = blank_belief(signature)  # made here it takes no memory
+        belief = blank_belief(signature)  # made inside compiled code it takes no memory
         outputs = watch(trace.slice, jax.tree.leaves((belief, others)))
         return outputs, watch.strays, jax.vmap(functools.partial(run_plainly, belief))(assignment)
 
@@ -45,9 +45,9 @@ def evaluate(trace: Trace, signature: Signature, num_steps: int) -> tuple[Output
     reading = with_numbers(trace.reading, outputs)
     check_steps(trace, signature, num_steps)
     check_indices(trace, signature, leaves, strays, watch)
-    known = known_parts(trace, reading)
-    check_preferences(known)
-    check_rows(known)
+    parts = known_parts(trace, reading)
+    check_preferences(parts)
+    check_rows(parts)
     check_carry(reading, signature)
     Comparison(signature, reading, plain_sites, trace.theta).check(trace.assignment, num_steps)
     check_loop(outputs.world)

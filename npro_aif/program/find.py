@@ -1,6 +1,6 @@
-"""The sites of a program, found by running it abstractly with scalars: every value in it is unknown.
+"""The sites of a program, found by running it abstractly with scalars whose values are unknown.
 
-What such a run computes has a name: it is the same for the same equations and tables.
+The run also names what the program computes: equal equations and tables give equal names.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ STEERING = (
 
 
 class Sites(NamedTuple):
-    """What there is in a program."""
+    """The sites of a program, and a name for what it computes."""
 
     signature: Signature
     order: tuple[str, ...]  # the sites' names as the program draws them
@@ -51,7 +51,7 @@ def find_sites(model: Callable[..., Any], belief: Belief, horizon: int) -> Sites
     shapes = Belief(*(jax.ShapeDtypeStruct(np.shape(table), dtype) for table in belief))
 
     def run(belief: Belief, horizon: Any, t: Any, elapsed: Any, unknown: Any) -> Any:
-        number = itertools.count()  # every site is another unknown: which of them is used where is part of the name
+        number = itertools.count()  # each site is its own unknown, so that the name tells which is used where
 
         def value(kind: str, name: str, size: int) -> Any:
             return unknown + next(number)
@@ -146,7 +146,7 @@ def _collect(reading: Reading) -> Signature:
 
 
 def _merged(before: Site, after: Site) -> Site:
-    """A state site from what is said of it before the rollout and in the step."""
+    """A state site from its two declarations, before the rollout and in the step."""
     marks = {hidden for hidden in (before.hidden, after.hidden) if hidden is not None}
     if len(marks) > 1:
         raise ModelError(
@@ -172,9 +172,9 @@ def _collect_memories(reading: Reading) -> tuple[Site, ...]:
 
 
 def _diagnose(model: Callable[..., Any], belief: Belief, horizon: Any, error: Exception) -> str:
-    """Find which value steers Python code, by running with one unknown at a time."""
+    """Find the value that steers Python code, by running with one unknown at a time."""
     names: list[str] = []
-    # Inside vmap what does not depend on the unknown stays a number; inside eval_shape nothing would.
+    # Inside vmap, values that do not depend on the unknown stay numbers; inside eval_shape none would.
     unknown = np.arange(1, 3)
 
     def run(culprit: str, token: Any) -> None:
@@ -197,7 +197,7 @@ def _diagnose(model: Callable[..., Any], belief: Belief, horizon: Any, error: Ex
             except STEERING:
                 what = candidate if candidate in ("t", "horizon", "elapsed") else f"site '{candidate}'"
                 break
-            except Exception:  # another failure: not the one looked for
+            except Exception:  # another failure, not the one that is looked for
                 continue
     where = user_line(error.__traceback__)
     if isinstance(error, jax.errors.TracerArrayConversionError):

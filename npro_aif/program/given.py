@@ -1,4 +1,4 @@
-"""What handlers fix (``condition``, ``substitute``) of the parameters and the present state, given by Bayes."""
+"""Parameters or present states that handlers fix (``condition``, ``substitute``): the belief given these, by Bayes."""
 
 from __future__ import annotations
 

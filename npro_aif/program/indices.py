@@ -1,8 +1,8 @@
-"""Indices that leave their table: JAX clamps or wraps them unseen.
+"""Indices that leave their table: JAX clamps or wraps them silently.
 
-A program's equations are run with an eye on every look-up. One that leaves its table is harmless where a ``jnp.where``
-drops what came of it, which is seen by putting something else in its place: if no table of the program changes, nothing
-depends on it. Look-ups with a ``mode=`` of their own mean what they do.
+A program's equations are run while every look-up is watched. A look-up outside its table is harmless where a
+``jnp.where`` drops its result. To find out, another value is put in place of the result: if no table of the program
+changes, nothing depends on it. Look-ups with a ``mode=`` of their own are taken as meant.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from npro_aif._jax import Literal, bind, traceback_of
 from npro_aif.program.lines import user_line
 from npro_aif.program.once import run_once
 
-# Equations that move entries around and leave them as they are: a mark on an index goes with it.
+# Equations that move entries without changing them: the mark of an index moves with it.
 MOVING = {"broadcast_in_dim", "reshape", "concatenate", "convert_element_type", "squeeze", "transpose", "slice", "copy"}
-CALLS = ("jaxpr", "call_jaxpr", "fun_jaxpr")  # where equations that call others keep them
+CALLS = ("jaxpr", "call_jaxpr", "fun_jaxpr")  # parameters in which equations keep the equations that they call
 
 
 class Lookup(NamedTuple):
@@ -33,9 +33,9 @@ class Lookup(NamedTuple):
 
 
 class Watch:
-    """Runs equations, and marks look-ups that leave their table.
+    """Runs equations and marks look-ups that leave their table.
 
-    :param replaced: the number of the look-up whose strays get another value.
+    :param replaced: the number of the look-up whose results outside the table get another value.
     """
 
     def __init__(self, replaced: int | None = None):
@@ -49,11 +49,11 @@ class Watch:
     def _run(
         self, jaxpr: Any, consts: Sequence[Any], arguments: Sequence[Any], marks: Sequence[Array | None]
     ) -> tuple[list[Any], list[Array | None]]:
-        """The outputs, and for those that are indices a mark where they were negative."""
+        """The outputs, and for outputs that are indices a mark where they were negative."""
         values: dict[Any, Any] = dict(zip(jaxpr.constvars, consts, strict=True))
         values |= zip(jaxpr.invars, arguments, strict=True)
         marked = {v: mark for v, mark in zip(jaxpr.invars, marks, strict=True) if mark is not None}
-        made: dict[Any, Any] = {}  # by variable, the equation that it comes from
+        sources: dict[Any, Any] = {}  # by variable, the equation that it comes from
 
         def value(v: Any) -> Any:
             return v.val if isinstance(v, Literal) else values[v]
@@ -63,21 +63,21 @@ class Watch:
 
         for eqn in jaxpr.eqns:
             inputs = [value(v) for v in eqn.invars]
-            own: list[Array | None] = [None] * len(eqn.outvars)
+            new_marks: list[Array | None] = [None] * len(eqn.outvars)
             inner = next((eqn.params[key] for key in CALLS if key in eqn.params), None)
             if inner is not None and hasattr(inner, "consts") and len(inner.jaxpr.invars) == len(inputs):
-                outputs, own = self._run(inner.jaxpr, inner.consts, inputs, [mark(v) for v in eqn.invars])
+                outputs, new_marks = self._run(inner.jaxpr, inner.consts, inputs, [mark(v) for v in eqn.invars])
             else:
                 outputs = bind(eqn, inputs)
                 if eqn.primitive.name == "gather":
                     outputs = [self._gather(eqn, inputs, outputs[0], mark(eqn.invars[1]))]
-                elif _wraps(eqn, made):
-                    own = [inputs[0]]
+                elif _wraps(eqn, sources):
+                    new_marks = [inputs[0]]
                 elif eqn.primitive.name in MOVING and any(mark(v) is not None for v in eqn.invars):
                     marks_in = [_marks(mark(v), x) for v, x in zip(eqn.invars, inputs, strict=True)]
-                    own = bind(eqn, marks_in, new_dtype=jnp.dtype(bool))
-            for v, output, m in zip(eqn.outvars, outputs, own, strict=True):
-                values[v], made[v] = output, eqn
+                    new_marks = bind(eqn, marks_in, new_dtype=jnp.dtype(bool))
+            for v, output, m in zip(eqn.outvars, outputs, new_marks, strict=True):
+                values[v], sources[v] = output, eqn
                 if m is not None:
                     marked[v] = m
         return [value(v) for v in jaxpr.outvars], [mark(v) for v in jaxpr.outvars]
@@ -102,11 +102,11 @@ class Watch:
         return jnp.where(stray, _other(output), output)
 
 
-def _wraps(eqn: Any, made: dict[Any, Any]) -> bool:
+def _wraps(eqn: Any, sources: dict[Any, Any]) -> bool:
     """Whether an equation is JAX's way to count negative indices from the end: select(i < 0, i, i + n)."""
     if eqn.primitive.name != "select_n" or len(eqn.invars) != 3:
         return False
-    test, _, shifted = (None if isinstance(v, Literal) else made.get(v) for v in eqn.invars)
+    test, _, shifted = (None if isinstance(v, Literal) else sources.get(v) for v in eqn.invars)
     index = eqn.invars[1]
     return (
         test is not None

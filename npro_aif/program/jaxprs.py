@@ -1,4 +1,4 @@
-"""What a program computes, as JAX sees it: what outputs depend on, some of them by themselves, a name for all.
+"""What a program computes, as JAX sees it: on what outputs depend, some outputs alone, and a name for all.
 
 Two readings with the same name compute the same numbers, whatever function or object they come from.
 """
@@ -29,7 +29,7 @@ def depends_on_first(jaxpr: Any, count: int, constants: Iterable[int] = ()) -> l
 
 
 class Part:
-    """Some outputs of a closed jaxpr, computed by the equations that they need and no others.
+    """Some outputs of a closed jaxpr, computed by just the equations that they need.
 
     :param wanted: the numbers of the outputs.
     """
@@ -46,7 +46,7 @@ class Part:
         self.equations = equations[::-1]
 
     def __call__(self, arguments: Sequence[Any]) -> list[Any]:
-        """The outputs; arguments of another type (a belief of whole numbers) become what was traced."""
+        """The outputs; arguments of another type (a belief of whole numbers) are cast to the traced type."""
         values = dict(self.constants)
         for v, argument in zip(self.inputs, arguments, strict=True):
             values[v] = jnp.asarray(argument, v.aval.dtype)
@@ -65,7 +65,7 @@ def content_name(closed: Any) -> str:
 
 
 class _Namer:
-    """Names jaxprs, each of the many inner ones that are the same object once."""
+    """Names jaxprs; an inner jaxpr that occurs many times as one object is named once."""
 
     def __init__(self) -> None:
         self._inner: dict[int, str] = {}
@@ -117,11 +117,11 @@ class _Namer:
                 self._add_param(digest, part)
         elif isinstance(value, np.ndarray | jax.Array):
             _add_array(digest, value)
-        elif not callable(value):  # functions are of derivatives, which are not taken
+        elif not callable(value):  # the functions belong to derivatives, which are not taken
             digest.update(ADDRESS.sub("", repr(value)).encode())
 
     def _add_jaxpr(self, digest: Any, key: Any, jaxpr: Any, consts: Iterable[Any]) -> None:
-        if id(key) not in self._inner:  # they live as long as the outer one, and so longer than their numbers here
+        if id(key) not in self._inner:  # inner jaxprs live as long as the outer one, so ids stay valid
             self._inner[id(key)] = self.name(jaxpr, consts)
         digest.update(self._inner[id(key)].encode())
 

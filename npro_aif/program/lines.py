@@ -1,4 +1,4 @@
-"""Where something is written: the line of a user's code, for messages."""
+"""The line of a user's code where something is written, for messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The loop of a world: what its policy sees, and the table of its memories, from one evaluation of a program."""
+"""The loop of a world (what its policy sees, and the table of its memories) from one evaluation of a program."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def lay_memories(reading: Reading, signature: Signature, sizes: dict[int, int]) 
         allowed = {STATE} if memory.initial else {TIME, MEMORY, NEXT, CONTROL}
         seen = [] if memory.initial else [FIRST_OBSERVATION - i for i in range(len(names))]
         table = _with_all_axes(memory, sizes, allowed | set(seen), signature)
-        value = jnp.clip(table, 0, memory.size - 1) * strides[memory.name]  # what is out of range is told later
+        value = jnp.clip(table, 0, memory.size - 1) * strides[memory.name]  # values out of range are reported later
         order = [STATE] if memory.initial else [TIME, MEMORY, NEXT, CONTROL, *seen]
         content = jnp.transpose(value, [*(len(sizes) + axis for axis in order), *_rest(order, len(sizes))])
         content = content.reshape(content.shape[: len(order)])
@@ -108,7 +108,7 @@ def make_loop(signature: Signature, memory: Memories, members: np.ndarray, num_c
 
 
 def check_loop(world: World) -> None:
-    """Refuse a policy's prior, or a memory, that sees a hidden state (in a world whose numbers are known)."""
+    """Refuse a control prior or a memory that sees a hidden state (in a world whose numbers are known)."""
     signature = world.signature
     hidden = [site.name for site in signature.state if site.hidden]
     if not hidden or not is_concrete(world.control):

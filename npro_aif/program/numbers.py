@@ -1,4 +1,4 @@
-"""Numbers of a program that JAX is tracing: others stand in for them while it is read; then they are its arguments."""
+"""Numbers of a program that JAX is tracing: stand-ins replace them while it is read; then they are its arguments."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from npro_aif.program.jaxprs import content_name
 class Numbers(NamedTuple):
     """The constants of a program that JAX is tracing, as inside ``jit``, ``grad`` or a NumPyro program."""
 
-    slots: tuple[int, ...]  # which constants of the equations they are
-    values: tuple[Any, ...]  # they themselves
+    slots: tuple[int, ...]  # their places among the constants of the equations
+    values: tuple[Any, ...]  # the traced numbers
     stand_ins: tuple[Any, ...]  # numbers of the same shapes, at which the program is checked
 
 
 class StandIns:
-    """Numbers in place of those that JAX is tracing, the same for the same one.
+    """Numbers in place of those that JAX is tracing; the same tracer always gets the same stand-in.
 
-    Probabilities serve as stand-ins of whatever it is: what is compared at them are two ways to compute the same.
+    Probabilities can stand in for any number, because the check only compares two ways to compute the same thing.
     """
 
     def __init__(self) -> None:
@@ -35,9 +35,9 @@ class StandIns:
         slots = tuple(i for i, const in enumerate(closed.consts) if isinstance(const, Tracer))
         if not slots:
             return closed, Numbers((), (), ())
-        own = ClosedJaxpr(closed.jaxpr, [self._of(const) for const in closed.consts])
+        replaced = ClosedJaxpr(closed.jaxpr, [self._of(const) for const in closed.consts])
         values = tuple(closed.consts[i] for i in slots)
-        return own, Numbers(slots, values, tuple(own.consts[i] for i in slots))
+        return replaced, Numbers(slots, values, tuple(replaced.consts[i] for i in slots))
 
     def _of(self, const: Any) -> Any:
         if not isinstance(const, Tracer):
@@ -56,6 +56,6 @@ class StandIns:
 
 
 def name_of(closed: Any) -> str:
-    """A name for equations: equal for equal ones with equal constants, where those that JAX is tracing are any."""
+    """A name for equations: equal for equal equations and constants; constants that JAX is tracing are not compared."""
     equations, numbers = StandIns().take_out(closed)
     return f"{content_name(equations)} {numbers.slots}"

@@ -1,9 +1,9 @@
-"""The tables of a program against plain NumPyro: what they say must be what its trace says.
+"""The tables of a program against plain NumPyro: they must agree with its trace.
 
-The program is run as anybody would run it, with scalars, under NumPyro's own handlers, for some dozens of random
-trajectories at the first two steps and the last. Every row of every site, every preference and every memory must be
-the tables' own; so a step that reads something else than its carry, an index that broadcasts wrongly, or a variable
-that changes from call to call shows.
+The program is run as a user would run it, with scalars under NumPyro's own handlers, for some dozens of random
+trajectories at the first two steps and the last. Every row of every site, every preference and every memory must equal
+the tables' entry. This finds a step that reads something besides its carry, an index that broadcasts wrongly, and a
+variable that changes from call to call.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ TOLERANCE = 1e-4
 
 
 class Steps(Messenger):
-    """Lets a rollout run at some times only; each step gets the carry of the one before."""
+    """Lets a rollout run at some times only; each step gets the carry of the step before."""
 
     def __init__(self, times: Sequence[int]):
         super().__init__()
@@ -60,7 +60,7 @@ class Steps(Messenger):
 
 
 class Silent:
-    """Reads nothing: sites are drawn as where a program is read."""
+    """A reader that records nothing, under which sites are drawn as they are when a program is read."""
 
     def expect(self, full_name: str) -> None: ...
 
@@ -68,12 +68,12 @@ class Silent:
 
 
 class PlainSite(NamedTuple):
-    """What plain NumPyro says of one site."""
+    """One site under plain NumPyro."""
 
-    log: Any = None  # (n, K) log-probabilities, of a site; (n,) of a preference, or of a site of a joint table
+    log: Any = None  # (n, K) log-probabilities of a site; (n,) for a preference, or for one site of a joint table
     certain: Any = None  # (n,) the certain outcome
-    value: Any = None  # (n,) the value that the site had
-    probs: Any = None  # (n, K) in place of the log-probabilities, not normalised
+    value: Any = None  # (n,) the value of the site
+    probs: Any = None  # (n, K) unnormalised probabilities, in place of log-probabilities
 
 
 def times_of(num_steps: int) -> tuple[int, ...]:
@@ -90,7 +90,7 @@ def full_names(signature: Signature, num_steps: int) -> dict[str, Site]:
 
 
 def assignments(signature: Signature, reading: Reading, theta: np.ndarray, num_steps: int) -> dict[str, np.ndarray]:
-    """Random values of all sites by full name, (n,) each; those that a handler fixes have its value.
+    """Random values of all sites by full name, (n,) each; a site that a handler fixes has the fixed value.
 
     :param theta: the parameters on their axis, flat indices.
     """
@@ -108,7 +108,7 @@ def assignments(signature: Signature, reading: Reading, theta: np.ndarray, num_s
 def run_plainly(
     model: Callable[..., Any], belief: Belief, num_steps: int, assignment: dict[str, Array]
 ) -> dict[str, PlainSite]:
-    """One run of the program under NumPyro's own handlers, with the assignment's values: what each site is."""
+    """One run of the program under NumPyro's own handlers, with the assignment's values; returns its sites."""
 
     def chosen(msg: dict[str, Any]) -> Any:
         return assignment.get(msg["name"]) if msg["type"] == "sample" and msg["value"] is None else None
@@ -142,7 +142,7 @@ def run_plainly(
 
 
 def _row(fn: dist.Distribution) -> PlainSite:
-    """A distribution as NumPyro has it, without any computation where it has numbers; :func:`_logs` does the rest."""
+    """A distribution as NumPyro has it, not computed further where it holds numbers; :func:`_logs` does the rest."""
     if type(fn) is dist.CategoricalProbs:
         return PlainSite(probs=jnp.asarray(fn.probs))
     if type(fn) is dist.CategoricalLogits:
@@ -166,7 +166,7 @@ def _logs(site: PlainSite) -> PlainSite:
 
 
 class Comparison:
-    """The tables of a reading beside those of plain runs.
+    """Compares the tables of a reading with those of plain runs.
 
     :param plain_sites: by full name, what plain runs say of each site.
     :param reading: with numbers, evaluated with every site on its axis.
@@ -218,11 +218,11 @@ class Comparison:
                 raise ModelError(f"site '{name}': found in a later step only, expected the same sites in every step")
 
     def _places(self, values: dict[str, np.ndarray], before: int, t: int) -> dict[int, np.ndarray]:
-        """Where the trajectories are on each axis, (n,), at step t."""
+        """The places of the trajectories on each axis at step t, (n,)."""
 
         def flat(sites: tuple[Site, ...], time: int | None) -> np.ndarray:
-            own = {site.name: values[site.name if time is None else f"{site.name}_{time}"] for site in sites}
-            return np.broadcast_to(np.asarray(join(own, sites)), (DRAWS,))
+            indices = {site.name: values[site.name if time is None else f"{site.name}_{time}"] for site in sites}
+            return np.broadcast_to(np.asarray(join(indices, sites)), (DRAWS,))
 
         signature = self.signature
         places = {
@@ -251,7 +251,7 @@ class Comparison:
     def _compare_draw(self, draw: Draw, t: int, places: dict[int, np.ndarray]) -> None:
         names = [name.removesuffix(SLICE) + str(t) if name.endswith(f"_{SLICE}") else name for name in draw.full_names]
         sites = [self.plain_sites[name] for name in names]
-        if len(names) > 1:  # a joint table: its sites one after the other have the same probability
+        if len(names) > 1:  # a joint table: the product over its sites must have the same probability
             own = self._picked(draw.log, places, outcome=True)
             flat = np.zeros(DRAWS, int)
             log = np.zeros(DRAWS)
@@ -266,7 +266,7 @@ class Comparison:
             if row is None:
                 row = np.where(np.arange(draw.sizes[0]) == sites[0].certain[:, None], 0.0, -np.inf)
             own = self._picked(draw.log, places, outcome=True)
-            if draw.index is not None:  # the few outcomes of a row, each there once (or again with probability zero)
+            if draw.index is not None:  # the few outcomes of a row; one occurs again only with probability zero
                 few, own = own, np.full(row.shape, -np.inf)
                 to = self._picked(draw.index, places, outcome=True)
                 np.maximum.at(own, (np.arange(len(own))[:, None], to), few)
@@ -276,8 +276,8 @@ class Comparison:
             raise _differs(f"site '{draw.names[0]}'", t)
 
 
-def _equal(own: np.ndarray, other: np.ndarray) -> bool:
-    return own.shape == other.shape and np.allclose(own, other, TOLERANCE, TOLERANCE, equal_nan=True)
+def _equal(table: np.ndarray, other: np.ndarray) -> bool:
+    return table.shape == other.shape and np.allclose(table, other, TOLERANCE, TOLERANCE, equal_nan=True)
 
 
 def _differs(what: str, t: int) -> ModelError:

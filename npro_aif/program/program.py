@@ -1,7 +1,7 @@
-"""A program whose sites are known: it is evaluated once with every site on an axis of its own, which gives the World.
+"""A program whose sites are known: one evaluation with every site on an axis of its own gives its tables, the World.
 
-The part that depends on neither belief nor horizon is evaluated once and kept; in a large world only what does not
-depend on θ either, and :meth:`Program.bind` evaluates the rest for the θ that are asked for.
+Tables that depend on neither belief nor horizon are evaluated once and kept (in a large world only those that do not
+depend on θ either); :meth:`Program.bind` evaluates the others, for all θ or for some.
 """
 
 from __future__ import annotations
@@ -50,36 +50,36 @@ class Fixed(NamedTuple):
     numbers: tuple[Any, ...] = ()  # the numbers of the program that JAX was tracing when it was read
 
 
-class Kept:
-    """The tables that are not fixed, by the equations that were read: whatever becomes of the function, these stay.
+class VaryingTables:
+    """The tables that are not fixed, by the equations that were read; a later change of the function does not matter.
 
-    :param fixed: the tables that are.
-    :param places: the outputs' numbers in the place of arrays.
+    :param fixed: the tables that are fixed.
+    :param places: a world with the numbers of the outputs in place of arrays.
     """
 
     def __init__(self, traced: Trace, fixed: World, places: World):
-        kept = set(jax.tree.leaves(fixed))
+        fixed_numbers = set(jax.tree.leaves(fixed))
         self.leaves, self.structure = jax.tree.flatten(places)
-        self.wanted = [number for number in self.leaves if number not in kept]
+        self.wanted = [number for number in self.leaves if number not in fixed_numbers]
         self.part = Part(traced.slice, self.wanted)
 
     def world(self, belief: Belief, horizon: Array, fixed: Fixed) -> World:
-        """What is wanted at a belief and a horizon, with None elsewhere."""
+        """The varying tables at a belief and a horizon, with None in place of the others."""
         arguments = jax.tree.leaves((belief, horizon, fixed.elapsed, fixed.values, fixed.t))
         tables = dict(zip(self.wanted, self.part(arguments), strict=True))
         return jax.tree.unflatten(self.structure, [tables.get(number) for number in self.leaves])
 
 
 class Program(Portable):
-    """A model whose sites are known: evaluates to a :class:`World` for any belief and horizon.
+    """A model whose sites are known; it evaluates to a :class:`World` for any belief and horizon.
 
     Numbers of the model that JAX is tracing (inside ``jit``, ``grad``, ``vmap`` or a NumPyro program) are arguments:
-    what was read and checked once, with others in their place, serves all of them.
+    the program is read and checked once, with stand-ins in their place, and serves all of them.
 
     :param num_steps: the length of the time axis (the largest horizon).
     """
 
-    transient = ("_bind", "base", "_kept", "_example", "_goes_blank")
+    transient = ("_bind", "base", "_varying", "_example", "_goes_blank")
 
     def __init__(self, model: Callable[..., Any], sites: Sites, num_steps: int):
         self.model = model
@@ -100,7 +100,7 @@ class Program(Portable):
     def restore(self) -> None:
         self.base: Program = self  # the program that was read, whatever its numbers are that JAX is tracing
         self._bind = jax.jit(self.bind)
-        self._kept: Kept | None = None
+        self._varying: VaryingTables | None = None
         self._example: World | None = None
         self._goes_blank = False  # whether it is known to make its tables without a belief
 
@@ -117,11 +117,11 @@ class Program(Portable):
     ) -> World:
         """The world at a belief and a horizon.
 
-        :param belief: None for one that is uniform.
+        :param belief: None for a uniform belief.
         :param theta: the flat parameter indices to keep, (K,); all by default.
-        :param valid: which of them count; the others are padding and get probability zero.
-        :param control: the only control that will be asked for, (), flat: tables that are evaluated here, as those of
-            a large world are, then have no axis for it.
+        :param valid: which of them count, (K,); the others are padding and get probability zero.
+        :param control: the only control that will be needed, (), flat: tables that are evaluated here, as in a large
+            world, then have no axis of controls.
         """
         if belief is None:
             belief = blank_belief(self.signature)
@@ -130,10 +130,10 @@ class Program(Portable):
         if fixed.numbers:
             return self._bind_numbers(fixed, belief, horizon, theta, valid)
         values, tables, steps = fixed.values, fixed.tables, jnp.asarray(horizon)
-        if theta is None and self._kept is not None and self.precision == str(jnp.result_type(float)):
-            world = self._kept.world(belief, steps, fixed)
+        if theta is None and self._varying is not None and self.precision == str(jnp.result_type(float)):
+            world = self._varying.world(belief, steps, fixed)
         else:
-            if not are_apart():  # there a program looks otherwise, and whoever lays it over devices has compared it
+            if not are_apart():  # on a device by itself the equations differ; they were compared before that
                 self.check_unchanged()
             if theta is not None:
                 values, tables = values | self._values(THETA, theta), tables.select(theta)
@@ -151,7 +151,7 @@ class Program(Portable):
         valid: Array | None,
         control: Array | None,
     ) -> World:
-        """:meth:`bind` with the rows of a belief that has its states by their entries."""
+        """:meth:`bind` with the rows of a belief that keeps p(x|θ) by its entries."""
         self.check_sparse()
         world = self.bind(fixed, None, horizon, theta, None, control)
         parameter = jnp.asarray(belief.parameter)
@@ -161,7 +161,7 @@ class Program(Portable):
         return self._finished(world._replace(parameter=safe_log(parameter), initial=safe_log(state)), valid)
 
     def check_sparse(self) -> None:
-        """Refuse a program that cannot go with a belief that has its states by their entries."""
+        """Refuse a program that cannot take a belief that keeps p(x|θ) by its entries."""
         if not self._goes_blank:
             check_blank(self, "belief.state (aif.SparseStates)")
             self._goes_blank = True
@@ -191,10 +191,10 @@ class Program(Portable):
         return self._finished(world, valid)
 
     def given_numbers(self, numbers: tuple[Any, ...], model: Callable[..., Any]) -> Program:
-        """The program with these numbers of a model in place of those that stood in for them."""
-        own = object.__new__(Program)
-        vars(own).update(vars(self), model=model, fixed=self.fixed._replace(numbers=numbers))
-        return own
+        """The program with these numbers of a model in place of their stand-ins."""
+        program = object.__new__(Program)
+        vars(program).update(vars(self), model=model, fixed=self.fixed._replace(numbers=numbers))
+        return program
 
     def world(
         self,
@@ -218,7 +218,7 @@ class Program(Portable):
         return self.fixed._replace(elapsed=np.int32(elapsed) if is_concrete(elapsed) else elapsed)
 
     def example(self) -> World:
-        """The world at the uniform belief and the largest horizon; of a large one the parameters it was checked at."""
+        """The world at the uniform belief and the largest horizon; of a large one only the parameters checked."""
         if self._example is None:
             return self._bind(self.base.fixed, None, jnp.asarray(self.num_steps), self.sample)
         return self._example
@@ -259,12 +259,12 @@ class Program(Portable):
                 self._keep(traced)
             elif self.sample is None:
                 places = traced.outputs.numbered.world
-                self._kept = Kept(traced, constant(places), places)
+                self._varying = VaryingTables(traced, constant(places), places)
                 if not self.given and not any(jax.tree.leaves(varies.world.kernels)):
                     self._example = self.fixed.tables.filled(outputs.world)
 
     def _keep(self, trace: Trace) -> None:
-        """Keep the equations, in which numbers can be replaced, in place of the model, whose own will soon be stale."""
+        """Keep the equations, in which traced numbers can be replaced; the model's own tracers soon become invalid."""
         by_number: Any = jax.tree.unflatten(
             jax.tree.structure(trace.outputs), depends_on_first(trace.slice.jaxpr, 0, trace.numbers.slots)
         )
@@ -275,7 +275,7 @@ class Program(Portable):
         self.model = _stale
 
     def check_unchanged(self) -> None:
-        """Refuse to mix what was read with a program that has changed since; called where code is compiled only."""
+        """Refuse a program that has changed since it was read; called only where code is compiled."""
         same = str(jnp.result_type(float)) == self.precision
         if same and _contents(self.model, blank_shapes(self.signature), self.num_steps)[0].content != self.content:
             raise ModelError(
@@ -284,7 +284,7 @@ class Program(Portable):
             )
 
     def check_at(self, belief: Belief, horizon: int | Array, elapsed: Any = 0) -> None:
-        """Refuse a belief at which the program's tables are no numbers, where they depend on it."""
+        """Refuse a belief at which tables that depend on it are not finite numbers."""
         if not self.looks_at_numbers or not is_concrete((belief, horizon, elapsed, self.fixed.numbers)):
             return
         with eval_context():
@@ -300,7 +300,7 @@ class Program(Portable):
 
     @property
     def looks_at_numbers(self) -> bool:
-        """Whether a belief's numbers decide if the program makes sense."""
+        """Whether the belief's numbers decide if the program is valid."""
         return self.looks_at_belief or self.given
 
     def _observed_preferences(self) -> list[str]:
@@ -320,9 +320,9 @@ class Program(Portable):
         t: Array,
         readings: list[Reading] | None = None,
     ) -> Outputs:
-        """Everything that one run with every site on its axis gives.
+        """The outputs of one run with every site on its axis.
 
-        :param readings: where its static parts are put.
+        :param readings: a list to which the static parts of the run are added.
         """
         reading = self.read(belief, horizon, elapsed, values, t)
         if readings is not None:
@@ -342,7 +342,7 @@ class Program(Portable):
         reading = empty_reading()
 
         def value(kind: str, name: str, size: int) -> Array:
-            if size != self.sizes[name]:  # the outcome's axis is not where it was for single values
+            if size != self.sizes[name]:  # the outcome axis is not where it was for scalar values
                 raise ValueError(f"found {size} categories, expected {self.sizes[name]}")
             return values[name]
 
@@ -350,7 +350,7 @@ class Program(Portable):
             read(self.model, belief, horizon, value, t, elapsed, reading)
         except ModelError:
             raise
-        except Exception as error:  # of any kind: it went well with single values
+        except Exception as error:  # of any kind: the run with scalar values succeeded
             site = self.order[min(len(reading.order), len(self.order) - 1)]
             text = str(error).splitlines() or [""]
             raise ModelError(
@@ -367,7 +367,7 @@ def _stale(belief: Belief, horizon: Any) -> None:
 
 
 def new_program(model: Callable[..., Any], belief: Belief, horizon: int) -> Program:
-    """A model as a program, read and checked; nothing is remembered.
+    """A model as a program, read and checked without the memory of :func:`program_of`.
 
     :param belief: any belief of the right shape; its numbers are checked where they are known.
     :param horizon: the largest horizon that will be asked for.
@@ -376,9 +376,10 @@ def new_program(model: Callable[..., Any], belief: Belief, horizon: int) -> Prog
 
 
 def _look(model: Callable[..., Any], belief: Belief, horizon: int) -> tuple[Sites, Plain]:
-    """What there is in a model as it is now, and what plain NumPyro makes of it.
+    """The sites of a model as it is now, and its run under plain NumPyro.
 
-    Together they name what it computes: the one at any time, belief and horizon, the other from step to step.
+    Together they identify what the model computes: the first at any time, belief and horizon, the second from step to
+    step.
     """
     check_horizon(horizon)
     check_shape(belief)
@@ -389,7 +390,7 @@ def _look(model: Callable[..., Any], belief: Belief, horizon: int) -> tuple[Site
 
 
 def _contents(model: Callable[..., Any], belief: Belief, horizon: int) -> tuple[Sites, Plain]:
-    """The same; of the belief only the shapes are asked for."""
+    """The same, from the belief's shapes alone."""
     sites = find_sites(model, belief, horizon)
     plain = trace_plainly(model, sites.signature, int(horizon))
     return sites._replace(content=sites.content + name_of(plain.equations)), plain
@@ -405,15 +406,15 @@ _known: collections.OrderedDict[Any, Program] = collections.OrderedDict()  # the
 
 
 def program_of(model: Callable[..., Any], belief: Belief, horizon: int) -> Program:
-    """A model as it is now: the program is run anew, and what was evaluated before is taken if it says the same.
+    """The program of a model as it is now: the model is run anew, and an evaluation of an equal one is reused.
 
-    What is remembered goes by what a program computes, its tables included, and not by the function: a global table, or
-    an attribute of an object, that has changed since makes another program. A model may read itself
-    (``model.read_program(belief, horizon)``), as one with draws does.
+    Programs are remembered by what they compute, tables included, and not by their function: a changed global table or
+    attribute makes another program. A model may read itself (``model.read_program(belief, horizon)``), as a model with
+    draws does.
     """
-    own = getattr(model, "read_program", None)
-    if own is not None:
-        return own(belief, horizon)
+    read_program = getattr(model, "read_program", None)
+    if read_program is not None:
+        return read_program(belief, horizon)
     sites, plain = _look(model, belief, horizon)
     key = sites, int(horizon), str(jnp.result_type(float))
     with RUNNING:
@@ -422,7 +423,7 @@ def program_of(model: Callable[..., Any], belief: Belief, horizon: int) -> Progr
         _known.move_to_end(key)
         while len(_known) > MOST_KNOWN:
             _known.popitem(last=False)
-        known = _known[key]
-    if not known.fixed.numbers:
-        return known
-    return known.given_numbers(trace(Program(model, sites, int(horizon)), plain).numbers.values, model)
+        program = _known[key]
+    if not program.fixed.numbers:
+        return program
+    return program.given_numbers(trace(Program(model, sites, int(horizon)), plain).numbers.values, model)

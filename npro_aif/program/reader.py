@@ -1,7 +1,7 @@
-"""Reading a program: one handler runs a model with chosen site values and records what it meets.
+"""Reading a program: one handler runs a model with chosen site values and records its sites.
 
-With scalars it finds the sites and their sizes; with arrays on separate axes it yields whole tables in one
-go. What handlers around the model (or in it) do to a site is honoured or refused here, by the site's name.
+With scalars it finds the sites and their sizes; with arrays on separate axes it yields whole tables in one run.
+Effects of other handlers, around the model or in it, are honoured or refused here, with the site's name.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Reader(Messenger):
 
     The rollout's step is called once, with ``t`` for its time; the program was called with ``horizon``.
 
-    :param times: the times at which to look what handlers do to a site of the step, which they know by its name.
+    :param times: the times at which to check the effect of handlers on a site of the step, which they know by its name.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class Reader(Messenger):
     # --- What NumPyro tells ---
 
     def process_message(self, msg: dict[str, Any]) -> None:
-        msg["stop"] = True  # what is read here is no business of the handlers around it
+        msg["stop"] = True  # handlers further out do not see what is read here
         match msg["type"]:
             case "sample" if self._probing:
                 self._probe = dict(msg)
@@ -109,7 +109,7 @@ class Reader(Messenger):
         role: Role | None = msg["infer"].get(ROLE)
         if role is None:
             if not isinstance(fn, dist.Unit) and msg["value"] is not None and not fn.support.is_discrete:
-                self._given(name)  # a continuous number that is known (obs=, condition, substitute)
+                self._given(name)  # a continuous site with a known value (obs=, condition, substitute)
                 return
             raise unmarked_site(name, fn)
         expected = self._expected or name
@@ -151,7 +151,7 @@ class Reader(Messenger):
             self._look_at_times(role, fn, msg["infer"])
 
     def _given(self, name: str) -> None:
-        """A continuous site whose value is given: it stays as it is, and takes no part in planning."""
+        """Accept a continuous site whose value is given; it keeps the value, and takes no part in planning."""
         if self._stepping:
             raise ModelError(
                 f"site '{name}': found a continuous site in the rollout's step, expected it before it, with its "
@@ -170,13 +170,15 @@ class Reader(Messenger):
             msg = self._sent(full_name, dist.Categorical(probs=jnp.full(size, 1 / size)), {ROLE: Role(kind, name)})
             fixed.append(None if msg is None else self._fixed(msg, kind, size))
             values[name] = self.value(kind, full_name, size)
-        given = any(value is not None for value in fixed)
-        if given:
+        is_given = any(value is not None for value in fixed)
+        if is_given:
             table = fix_outcome(table, int(np.prod(shape)), tuple(fixed), shape)
         all_labels = tuple(tuple(labels[n]) if n in labels else None for n in names)
         initial = kind == "state"
-        batch, kept = jnp.shape(probs)[:-1], tuple(fixed) if given else ()
-        self._record(Draw(kind, names, shape, all_labels, initial, table.log, None, table.faults, batch, fixed=kept))
+        batch, fixed_values = jnp.shape(probs)[:-1], tuple(fixed) if is_given else ()
+        self._record(
+            Draw(kind, names, shape, all_labels, initial, table.log, None, table.faults, batch, fixed=fixed_values)
+        )
         return values
 
     def _rollout(self, step: Callable[[Any, Any], Any], carry: Any, horizon: Any) -> Any:
@@ -220,7 +222,7 @@ class Reader(Messenger):
     # --- What handlers do ---
 
     def _fixed(self, msg: dict[str, Any], kind: str, size: int) -> int | None:
-        """The value that a handler fixes, of a parameter or the present state; elsewhere it is refused."""
+        """The value that a handler fixes for a parameter or the present state; refused for other sites."""
         value, name = msg["value"], msg["name"]
         if value is None:
             return None
@@ -236,7 +238,7 @@ class Reader(Messenger):
         return int(value)
 
     def _look_at_times(self, role: Role, fn: dist.Distribution, infer: Mapping[str, Any]) -> None:
-        """Refuse what handlers do to a site of the step at one time only: they know it by that time's name."""
+        """Refuse handlers that change a site of the step at one time only, by its name at that time."""
         for t in self.times:
             full_name = f"{role.site}_{t}"
             msg = self._sent(full_name, fn, dict(infer))
@@ -246,7 +248,7 @@ class Reader(Messenger):
                     self._fixed(msg, role.kind, 1)
 
     def _sent(self, full_name: str, fn: dist.Distribution, infer: dict[str, Any]) -> dict[str, Any] | None:
-        """A site's message as it arrives here through the handlers that are there; None where there are none."""
+        """A site's message after it has passed the handlers; None where there are no handlers."""
         if is_innermost(self):
             return None
         self._probing, self._probe = True, None
@@ -278,13 +280,13 @@ def read(
     """Run ``model`` once with the given values for its sites.
 
     :param elapsed: the steps that have passed, for a model that asks for them.
-    :param reading: where to record; a caller that holds it knows how far a failing program came.
+    :param reading: where to record the sites; after a failure it shows how far the program came.
     :param times: see :class:`Reader`.
     """
     reading = empty_reading() if reading is None else reading
     reader = Reader(value, t, horizon, reading, times)
     past = {"elapsed": elapsed} if takes_elapsed(model) else {}
-    # NumPyro's own validation would speak before the site is known; check_rows finds the same and names it.
+    # NumPyro's own validation would raise before the site is known; check_rows finds the same fault and names the site.
     with RUNNING, sensing(), read_by(reader), reader, numpyro.validation_enabled(False):
         model(belief, horizon=horizon, **past)
     if not reading.carries:

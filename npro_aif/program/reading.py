@@ -1,4 +1,4 @@
-"""What is met in one run of a program: draws, preferences, memories, the rollout's carry."""
+"""The record of one run of a program: draws, preferences, memories, the rollout's carry."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ class Draw(NamedTuple):
     labels: tuple[tuple[str, ...] | None, ...]
     initial: bool  # drawn before the rollout
     log: Any  # (…, product of sizes) log-probabilities, or None
-    index: Any  # (…) the certain outcome; with log-probabilities the outcomes (…, K) that these are of; or None
+    index: Any  # (…) the certain outcome; or the few outcomes (…, K) whose log-probabilities ``log`` holds; or None
     faults: tuple[Any, Any, Any]  # () the least and the largest row sum, and the least entry (of probabilities)
-    batch: tuple[int, ...]  # the shape of what there are rows for
-    hidden: bool | None = None  # of a state: what the program says of it
-    fixed: tuple[int | None, ...] = ()  # by site, the value that a handler fixes; empty where none is
+    batch: tuple[int, ...]  # the batch shape: there is a row for each place
+    hidden: bool | None = None  # of a state: what the program declares
+    fixed: tuple[int | None, ...] = ()  # by site, the value that a handler fixes; empty where none is fixed
 
     @property
     def reads_control(self) -> bool:
-        """Whether it is an observation that depends on the control, of which there are several."""
+        """Whether it is an observation that depends on the control, where there are several controls."""
         table, outcomes = (self.index, 0) if self.log is None else (self.log, 1)
         axis = len(table.shape) - outcomes + CONTROL
         return self.kind in ("observation", "sensor") and axis >= 0 and table.shape[axis] > 1

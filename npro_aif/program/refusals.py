@@ -1,4 +1,4 @@
-"""What a planner does not read, in words: what handlers change of a site, sites without a role, wrong labels."""
+"""Refusals of what a planner cannot read: sites changed by handlers, sites without a role, wrong labels."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FOREIGN = {  # message types of NumPyro that are no part of a planning model, an
 
 
 def refuse_changes(msg: Mapping[str, Any], expected: str) -> None:
-    """Refuse what a handler changed of a site and tables do not know."""
+    """Refuse changes that a handler made to a site and that tables cannot express."""
     if is_intervention(msg):
         raise ModelError(
             f"site '{expected}': found an intervention (handlers.do), expected handlers.condition, or another model"

@@ -1,4 +1,4 @@
-"""A site's distribution as rows: how many outcomes it has, their log-probabilities or the certain one, its faults."""
+"""A site's distribution as rows: its number of outcomes, their log-probabilities or the certain one, its faults."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from npro_aif.errors import ModelError
 from npro_aif.numerics import is_concrete, safe_log
 from npro_aif.tables.sparse import merge_entries
 
-# Sums of float32 rows differ from one by less than this if nothing is wrong; others are divided by their sum, which
-# would otherwise grow from step to step.
+# A correct float32 row sums to one up to this tolerance. Rows are divided by their sum, as the error would otherwise
+# grow with every step.
 ROUNDING = 2e-6
 SOUND = np.float32(1), np.float32(1), np.float32(0)  # the faults of rows that have none
 
@@ -30,7 +30,7 @@ class Rows(NamedTuple):
 
 
 def check_distribution(name: str, fn: dist.Distribution) -> None:
-    """Refuse what is no distribution over the outcomes 0, 1, 2, …, or not as it looks."""
+    """Refuse anything but a distribution over the outcomes 0, 1, 2, … that is what its class says."""
     if isinstance(fn, dist.MaskedDistribution):
         raise ModelError(
             f"site '{name}': found a masked {type(fn.base_dist).__name__}, whose probabilities NumPyro does not count, "
@@ -78,7 +78,7 @@ def num_categories(name: str, fn: dist.Distribution) -> int:
 def rows(fn: dist.Distribution) -> Rows:
     """A discrete distribution as rows; those that miss one by no more than the tolerance are divided by their sum.
 
-    A class derived from one of these may say something else: what counts is its ``log_prob``, as in NumPyro.
+    A derived class may have another ``log_prob``: that is what counts, as in NumPyro.
     """
     kind = type(fn)
     if kind is DeterministicCategorical:
@@ -87,7 +87,7 @@ def rows(fn: dist.Distribution) -> Rows:
         return probability_rows(fn.probs)
     if kind is dist.CategoricalLogits:
         log = jax.nn.log_softmax(fn.logits, axis=-1)
-        return Rows(log, None, _faults(jnp.exp(log)))  # of infinities only there is no softmax
+        return Rows(log, None, _faults(jnp.exp(log)))  # a row of −∞ alone has no softmax
     return probability_rows(jnp.exp(jnp.moveaxis(fn.log_prob(fn.enumerate_support(expand=False)), 0, -1)))
 
 
@@ -114,7 +114,7 @@ def _faults(probs: Array) -> tuple[Array, Array, Array]:
 
 
 def fix_outcome(table: Rows, size: int, values: tuple[int | None, ...], sizes: tuple[int, ...]) -> Rows:
-    """The rows with nothing but the outcomes that agree with the values which are fixed.
+    """The rows restricted to the outcomes that agree with the fixed values.
 
     :param size: the number of outcomes, flat over the sites.
     :param values: by site, the fixed value.

@@ -1,7 +1,7 @@
-"""Beliefs and tables of a program whose parameters are laid over devices: each makes those of its own parameters.
+"""Beliefs and tables of a program whose parameters are laid over devices: each device makes those of its own.
 
-A device has the parameters of one stretch, in their order; those that are impossible are left out of the tables that
-are made of them. No device, and no process, holds all.
+A device has a contiguous stretch of the parameters; impossible ones are left out of its tables. No device and no
+process holds all parameters.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ PARAMETERS = 0  # the axis of a belief's tables that is laid over the devices
 class ShardedBelief:
     """A joint belief p(θ) p(x|θ) whose parameters are laid over devices.
 
-    :param num_parameters: how many there are; rows beyond are padding, without belief.
+    :param num_parameters: how many parameters there are; rows beyond that are padding, with no belief.
 
     >>> import jax, numpy as np
     >>> from npro_aif.models.tmaze import initial_belief
@@ -54,22 +54,24 @@ class ShardedBelief:
 
     @classmethod
     def of(cls, mesh: Mesh, rows: Callable[[np.ndarray], Belief], num_parameters: int) -> ShardedBelief:
-        """The belief whose rows a function makes: it is called once for each device of this process.
+        """The belief whose rows a function makes, which is called once for each device of this process.
 
-        :param rows: makes p(θ), (K,), and p(x|θ), (K, X), of the parameters of which it is given the flat indices (K,).
+        :param rows: from the flat indices of parameters, (K,), to a belief with their p(θ), (K,), and p(x|θ), (K, X).
         """
         shards = Shards(mesh)
-        own = shards.padded(num_parameters) // shards.count
+        per_device = shards.padded(num_parameters) // shards.count
         parts = []
         for place, device in enumerate(mesh.devices.flat):
             if device.process_index == jax.process_index():
-                first = min(place * own, num_parameters - 1)  # of a device that has but padding
-                theta = np.arange(first, max(first + 1, min((place + 1) * own, num_parameters)), dtype=np.int32)
-                part = _padded(_checked(rows(theta), len(theta)), own, empty=place * own >= num_parameters)
+                first = min(place * per_device, num_parameters - 1)  # a device may hold nothing but padding
+                theta = np.arange(first, max(first + 1, min((place + 1) * per_device, num_parameters)), dtype=np.int32)
+                part = _padded(
+                    _checked(rows(theta), len(theta)), per_device, empty=place * per_device >= num_parameters
+                )
                 parts.append(jax.device_put(part, device))
 
         def whole(*tables: Array) -> Array:
-            shape = own * shards.count, *tables[0].shape[1:]
+            shape = per_device * shards.count, *tables[0].shape[1:]
             return jax.make_array_from_single_device_arrays(shape, shards.sharding(PARAMETERS), list(tables))
 
         parameter, state = jax.tree.map(whole, *parts)
@@ -85,7 +87,7 @@ class ShardedBelief:
         return self.num_parameters, self.state.shape[1]
 
     def whole(self) -> Belief:
-        """The belief as one, on every process: what was laid over devices because it is large may not fit."""
+        """The whole belief, on every process; a belief that was laid over devices because of its size may not fit."""
         return Belief(*(jnp.asarray(_everywhere(t, self.shards)[: self.num_parameters]) for t in self.tables))
 
     @property
@@ -93,18 +95,18 @@ class ShardedBelief:
         return Belief(self.parameter, self.state)
 
     def _replace(self, **tables: Array) -> ShardedBelief:
-        """The belief with other tables, as that of a :class:`Belief`."""
+        """The belief with other tables, as ``Belief._replace``."""
         return replace(self, **tables)  # type: ignore[arg-type]
 
     def each_device(self, function: Callable[[Belief], np.ndarray]) -> np.ndarray:
-        """What a function makes of every device's rows, (D, K), on every process.
+        """The numbers that a function makes of every device's rows, (D, K), on every process.
 
-        :param function: makes (K,) numbers of rows; it is called once for each device of this process.
+        :param function: from a device's rows to (K,) numbers; it is called once for each device of this process.
         """
         parts = []
-        for own in zip(*(table.addressable_shards for table in self.tables), strict=True):
-            rows = function(Belief(*(np.asarray(shard.data) for shard in own)))
-            parts.append(jax.device_put(rows[None], own[0].device))
+        for device_shards in zip(*(table.addressable_shards for table in self.tables), strict=True):
+            rows = function(Belief(*(np.asarray(shard.data) for shard in device_shards)))
+            parts.append(jax.device_put(rows[None], device_shards[0].device))
         shape = self.shards.count, *parts[0].shape[1:]
         whole = jax.make_array_from_single_device_arrays(shape, self.shards.sharding(PARAMETERS), parts)
         return _everywhere(whole, self.shards)
@@ -118,7 +120,7 @@ def mean_state(belief: Belief | ShardedBelief) -> np.ndarray:
 
 
 def lay(belief: Belief | ShardedBelief, shards: Shards) -> ShardedBelief:
-    """A belief over these devices; one that every process has whole is parted."""
+    """A belief over these devices; a whole belief, which every process holds, is divided."""
     if isinstance(belief, ShardedBelief):
         if belief.shards != shards:
             raise ValueError(
@@ -133,10 +135,10 @@ def lay(belief: Belief | ShardedBelief, shards: Shards) -> ShardedBelief:
 
 
 def _checked(part: Belief, count: int) -> Belief:
-    """The rows that a function made, if they are some."""
-    found = tuple(np.shape(table) for table in part)
-    if found[0] != (count,) or len(found[1]) != 2 or len(part.state) != count:
-        raise ModelError(f"belief: found rows of shapes {found}, expected ({count},) and ({count}, X)")
+    """The rows that a function made, checked."""
+    shapes = tuple(np.shape(table) for table in part)
+    if shapes[0] != (count,) or len(shapes[1]) != 2 or len(part.state) != count:
+        raise ModelError(f"belief: found rows of shapes {shapes}, expected ({count},) and ({count}, X)")
     share = np.asarray(part.parameter)
     states = np.asarray(part.state)
     wrong = np.abs(states.sum(-1) - 1) > ROW_SUM_TOLERANCE
@@ -167,13 +169,13 @@ def _everywhere(table: Array, shards: Shards) -> np.ndarray:
 
 
 class Rows(NamedTuple):
-    """Parameters of one device and what is believed of them; padding comes last and has no belief."""
+    """Some parameters of one device and the belief about them; padding comes last and has no belief."""
 
     theta: Array  # (K,) flat indices
     valid: Array  # (K,) False for padding
     parameter: Array  # (K,) p(θ)
     state: Array  # (K, X) p(x|θ)
-    place: Array  # (K,) where they lie among the device's own, which for padding is beyond
+    place: Array  # (K,) their places among all rows of the device, and one beyond the last for padding
 
 
 def num_possible(belief: ShardedBelief) -> np.ndarray:
@@ -187,53 +189,53 @@ def _num_possible(parameter: Array, shards: Shards) -> Array:
     return jax.lax.with_sharding_constraint(counts, shards.sharding())
 
 
-def possible_rows(own: Belief, count: int, shards: Shards, num_parameters: int) -> Rows:
+def possible_rows(belief: Belief, count: int, shards: Shards, num_parameters: int) -> Rows:
     """A device's possible parameters, at most ``count``.
 
-    :param own: the device's rows of a belief.
+    :param belief: the device's rows of a belief.
     """
-    size = len(own.parameter)
-    place = jnp.nonzero(own.parameter > 0, size=count, fill_value=size)[0]
+    size = len(belief.parameter)
+    place = jnp.nonzero(belief.parameter > 0, size=count, fill_value=size)[0]
     inside = jnp.minimum(place, size - 1)
     first = jax.lax.axis_index(shards.axes) * size
     return Rows(
         theta=jnp.minimum(first + inside, num_parameters - 1).astype(jnp.int32),
         valid=place < size,
-        parameter=jnp.where(place < size, own.parameter[inside], 0.0),
-        state=own.state[inside],
+        parameter=jnp.where(place < size, belief.parameter[inside], 0.0),
+        state=belief.state[inside],
         place=place,
     )
 
 
 def rounded(count: int, most: int) -> int:
-    """The size that so many rows are padded to: each compiles once, and no large one is an eighth more than needed.
+    """The size that ``count`` rows are padded to: each size compiles once, and a large one wastes less than an eighth.
 
     >>> [rounded(count, 10_000) for count in (1, 5, 70, 6500, 9000)]
     [2, 8, 128, 6656, 9216]
     """
     bits = (count - 1).bit_length()
     step = 1 << (bits if count <= FEW_ROWS else bits - 4)
-    return max(2, min(most, -(-count // step) * step))  # with one the tables would not show that θ matters
+    return max(2, min(most, -(-count // step) * step))  # one row would not show whether tables depend on θ
 
 
 # --- The tables ---------------------------------------------------------------------------------------------
 
 
 def check_program(program: Program) -> None:
-    """Refuse a program whose tables cannot be made for some parameters, with only their part of the belief."""
+    """Refuse a program whose tables cannot be made for some parameters from their part of the belief alone."""
     check_blank(program, "mesh")
 
 
 def bind_rows(program: Program, fixed: Fixed, horizon: Array | int, rows: Rows, control: Array | None = None) -> World:
-    """The world of some parameters, whose part of the belief is at hand; see :meth:`Program.bind`."""
+    """The world of some parameters, from their part of the belief; see :meth:`Program.bind`."""
     world = program.bind(fixed, blank_belief(program.signature), horizon, rows.theta, None, control)
     return world._replace(parameter=safe_log(rows.parameter), initial=safe_log(rows.state))
 
 
 def parameter_axes(tables: Callable[[int], Any]) -> list[int | None]:
-    """Along which axis each array has the parameters, None for no axis: the one that grows with their number.
+    """The axis of parameters of each array, which is the one that grows with their number; None where there is none.
 
-    :param tables: makes arrays (or their shapes) for so many parameters.
+    :param tables: from a number of parameters to arrays (or their shapes).
     """
 
     def axis(few: Any, more: Any) -> int | None:
@@ -245,7 +247,7 @@ def parameter_axes(tables: Callable[[int], Any]) -> list[int | None]:
 
 
 def readable(belief: Any) -> Any:
-    """A belief that a program can be read with: of one that is laid over devices, another of the same shape."""
+    """A belief with which a program can be read: one that is laid over devices is replaced by one of its shape."""
     if not isinstance(belief, ShardedBelief):
         return belief
     shapes = belief.shape[:1], belief.shape

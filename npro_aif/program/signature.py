@@ -21,7 +21,7 @@ class Site:
     name: str
     size: int
     labels: tuple[str, ...] | None = None
-    hidden: bool | None = None  # of a state: whether the policy does not see it; None where nothing was said
+    hidden: bool | None = None  # of a state: True where the policy does not see it; None where nothing was said
 
     def label(self, value: int) -> str:
         return self.labels[value] if self.labels else str(value)
@@ -52,7 +52,7 @@ class Signature:
 
     @property
     def is_closed(self) -> bool:
-        """Whether the policy sees something else than every state."""
+        """Whether the policy sees anything other than exactly all states."""
         return bool(self.memory) or len(self.visible) < len(self.state)
 
     @property
@@ -88,8 +88,8 @@ class Signature:
             for site in self.sites(role):
                 if site.name == name:
                     return role, site
-        known = [site.name for role in ("parameter", "state", "control", "observation") for site in self.sites(role)]
-        raise KeyError(f"site '{name}' is not in the model; its sites are {', '.join(known)}")
+        names = [site.name for role in ("parameter", "state", "control", "observation") for site in self.sites(role)]
+        raise KeyError(f"site '{name}' is not in the model; its sites are {', '.join(names)}")
 
 
 def product(sites: tuple[Site, ...]) -> int:
@@ -118,7 +118,7 @@ def join(values: Mapping[str, ArrayLike], sites: tuple[Site, ...]) -> Array:
 
 
 def flat_index(value: object, sites: tuple[Site, ...], what: str) -> int:
-    """What a caller gave for a role (an int, or a dict by site) as one flat index; checked."""
+    """A role's value from a caller (an int, or a dict by site) as one flat index; checked."""
     if isinstance(value, Mapping):
         missing = [site.name for site in sites if site.name not in value]
         if missing:

@@ -1,4 +1,4 @@
-"""A program as JAX sees it, before anything is computed: with every site on its axis, and as plain NumPyro runs it."""
+"""A program traced by JAX, before anything is computed: with every site on its axis, and as plain NumPyro runs it."""
 
 from __future__ import annotations
 
@@ -28,32 +28,32 @@ from npro_aif.sizes import MOST_FROZEN, SAMPLED_PARAMETERS
 from npro_aif.tables.world import World
 
 ZERO = np.int32(0)
-CHANGING = len(Belief._fields) + 2  # the first arguments of a program: belief, horizon and elapsed steps
+CHANGING = len(Belief._fields) + 2  # the number of leading arguments that change: belief, horizon and elapsed steps
 
 
 class Plain(NamedTuple):
-    """A plain run of a program as JAX sees it, for any belief and any values of its sites."""
+    """A plain run of a program, traced for any belief and any values of its sites."""
 
     equations: Any
-    sites: Any  # the shapes of what it says of each site
+    sites: Any  # the shapes of its :class:`PlainSite` values
 
 
 class Trace(NamedTuple):
-    """A program as JAX sees it, before anything is computed."""
+    """A traced program."""
 
-    slice: Any  # the equations of one reading with every site on its axis, which give Outputs
+    slice: Any  # the equations of one reading with every site on its axis; they give Outputs
     outputs: Any  # the shapes of the Outputs
     reading: Reading  # its static parts
     arguments: tuple[Any, ...]  # the shapes of a belief; horizon, elapsed, values and times at which it is checked
     theta: np.ndarray  # the parameters at which it is checked, flat indices
-    sampled: bool  # whether these are some of a large world, and not all
+    sampled: bool  # whether these are only some of the parameters, as in a large world
     plain: Plain
     assignment: dict[str, np.ndarray]  # the values of the sites in plain runs, (n,) each
-    numbers: Numbers  # the constants of the slice that JAX is tracing; in the equations others stand in for them
+    numbers: Numbers  # the constants of the slice that JAX is tracing, and their stand-ins in the equations
 
 
 class Outputs(NamedTuple):
-    """What one reading gives."""
+    """The arrays of one reading."""
 
     draws: list[Any]  # log-rows, certain outcomes and faults of each
     factors: list[Array]
@@ -64,13 +64,13 @@ class Outputs(NamedTuple):
 
     @property
     def numbered(self) -> Outputs:
-        """The numbers of the leaves in their places."""
+        """The same tree with each leaf replaced by its number."""
         leaves, structure = jax.tree.flatten(self)
         return jax.tree.unflatten(structure, range(len(leaves)))
 
 
 class Traceable(Protocol):
-    """What is traced of a program."""
+    """The part of a program that is traced."""
 
     model: Callable[..., Any]
     signature: Signature
@@ -86,7 +86,7 @@ def trace(program: Traceable, plain: Plain) -> Trace:
 
     :param plain: the same program as plain NumPyro runs it.
     """
-    with eval_context():  # even where a plan is being traced, these are numbers
+    with eval_context():  # computed at once, even where a plan is being traced
         every = np.arange(program.signature.num_parameters, dtype=np.int32)
         arguments = arguments_of(program, every)
         closed, shapes, reading = trace_slice(program, arguments)

@@ -1,4 +1,4 @@
-"""Solvers: ways to find the posterior that minimises an objective."""
+"""Solvers find the posterior that minimises an objective: closed-form sweeps, gradient steps, or search."""
 
 from npro_aif.solvers.base import Problem, Solution, Solver, SolverInfo
 from npro_aif.solvers.coordinate import CoordinateSolver

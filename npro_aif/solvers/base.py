@@ -1,4 +1,4 @@
-"""What a solver takes and gives."""
+"""The interface of solvers: the problem that they take, and the solution that they return."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from npro_aif.tables.world import World
 
 
 class Problem(NamedTuple):
-    """A planning problem whose tables are at hand."""
+    """A planning problem with its tables."""
 
     world: World
     guide: TableGuide
@@ -25,34 +25,34 @@ class Problem(NamedTuple):
 
 
 class SolverInfo(NamedTuple):
-    """How a solution came about."""
+    """A solver's report on its solution."""
 
     iterations: Array  # () gradient steps or sweeps that were made
     converged: Array  # () whether the tolerance was reached
-    cycle: Array  # () the length of a cycle that was met (0: none)
-    change: Array | float = math.nan  # () the largest change at the last iteration, in what the tolerance is about
-    starts: Array | int = 1  # () how many starts were made
-    agreed: Array | int = 1  # () how many of them ended at the F that was kept
+    cycle: Array  # () the length of the cycle in which the sweeps ended (0: none)
+    change: Array | float = math.nan  # () the largest change at the last iteration, measured as for the tolerance
+    starts: Array | int = 1  # () the number of starts
+    agreed: Array | int = 1  # () the number of starts that ended at the returned F
 
     def explain(self) -> str:
-        """The same in words.
+        """The report in words.
 
         >>> SolverInfo(12, True, 0, 2e-7, 8, 6).explain()  # type: ignore[arg-type]
         'Settled after 12 iterations (last change 2e-07). 6 of 8 starts ended at this F.'
         >>> SolverInfo(50, False, 0).explain()  # type: ignore[arg-type]
         'Not settled after 50 iterations: make more of them, or more starts.'
         """
-        made, change = int(self.iterations), float(self.change)
-        left = "" if math.isnan(change) else f" (last change {change:.0e})"
+        count, change = int(self.iterations), float(self.change)
+        suffix = "" if math.isnan(change) else f" (last change {change:.0e})"
         if bool(self.converged):
-            words = f"Settled after {made} iterations{left}."
+            words = f"Settled after {count} iterations{suffix}."
         elif int(self.cycle) > 0:
             words = (
-                f"Not settled after {made} iterations{left}: they came back to the same posteriors every "
+                f"Not settled after {count} iterations{suffix}: they came back to the same posteriors every "
                 f"{int(self.cycle)}, and the one with the lowest F was kept."
             )
         else:
-            words = f"Not settled after {made} iterations{left}: make more of them, or more starts."
+            words = f"Not settled after {count} iterations{suffix}: make more of them, or more starts."
         if int(self.starts) > 1:
             words += f" {int(self.agreed)} of {int(self.starts)} starts ended at this F."
         return words
@@ -61,11 +61,11 @@ class SolverInfo(NamedTuple):
 class Solution(NamedTuple):
     """A posterior and its history."""
 
-    posterior: Posterior  # as the guide's own, with the world's tables where a factor is not learned
+    posterior: Posterior  # as the guide has it, with the world's tables for factors that are not learned
     free_energy: Array  # (iterations + 1,) F before every iteration, and of the returned posterior
-    terms: Terms  # by name, () what the last of them is made of
+    terms: Terms  # by name, () the terms of the last F
     info: SolverInfo
-    params: Any  # the guide's parameters that stand for the posterior; a warm start takes them
+    params: Any  # the guide's parameters that stand for the posterior; a warm start begins with them
 
 
 class Solver(Protocol):
@@ -73,25 +73,25 @@ class Solver(Protocol):
 
     @property
     def quick(self) -> bool:
-        """Whether a small problem takes it no longer than starting a thread does."""
+        """Whether it solves a small problem in less time than a thread takes to start."""
         ...
 
     def check(self, problem: Problem) -> None:
-        """Refuse a problem that it cannot solve; called once, with tables at hand, before anything is compiled."""
+        """Refuse a problem that it cannot solve; called once, with the tables, before anything is compiled."""
         ...
 
     def solve(self, problem: Problem, key: Array, params: Any) -> Solution:
-        """Solve it from the guide's parameters ``params`` on; traced by JAX."""
+        """Solve the problem, starting from the guide's parameters ``params``; traced by JAX."""
         ...
 
 
 class HostSolver(Protocol):
-    """A solver that runs outside of JAX, because what it does next depends on the numbers: a search."""
+    """A solver that runs outside JAX because its next step depends on the numbers: a search."""
 
     def check(self, problem: Problem) -> None:
-        """As of a :class:`Solver`."""
+        """As for a :class:`Solver`."""
         ...
 
     def begin(self, program: Program) -> Callable[..., Any]:
-        """What all plans of a program share: a function of a belief and a horizon."""
+        """A function from a belief and a horizon to an outcome; it holds what all plans of a program share."""
         ...

@@ -9,9 +9,9 @@ backward pass, which updates the factors from the last to the first given the ot
     q(θ)         ∝ p(θ) exp(−Σ_x0 p(x0|θ) V_0(x0,θ))                                   (if parameters are learned)
 
 With c and d held F never rises. As they are computed anew at every sweep, F_active may cycle (often no policy
-without ties reproduces itself): that is noticed, the costs are damped for some sweeps, and if nothing settles the
-posterior with the lowest F is returned. Under ``gradient="through"`` F_active itself is descended
-(:mod:`npro_aif.solvers.descent`). Where the policy sees all there is, the first backward pass is the solution.
+without ties reproduces itself). The solver notices a cycle and damps the costs for some sweeps; if they do not settle,
+it returns the posterior with the lowest F. Under ``gradient="through"`` F_active itself is descended
+(:mod:`npro_aif.solvers.descent`). Where the policy sees everything, the first backward pass is the solution.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ from npro_aif.solvers.steps import Exact
 from npro_aif.solvers.sweep import Costs, Forward, Sweep, prepare
 
 UNVISITED = ("prior", "free")
-MEMORY = 8  # the longest cycle that is looked for
-UNNORMALIZED = 1e-4  # by how much the sum of a row may differ from one, by rounding
-DAMPING = 0.5  # the share of the new costs once a cycle was met; halved again every CALM sweeps
-CALM, PATIENCE = 2, 4  # and after PATIENCE sweeps that did not settle it, it is left alone (more never helped)
+MEMORY = 8  # the longest cycle that is noticed
+UNNORMALIZED = 1e-4  # the most by which rounding may move the sum of a row away from one
+DAMPING = 0.5  # the share of the new costs after a cycle was noticed; halved again every CALM sweeps
+CALM, PATIENCE = 2, 4  # after PATIENCE damped sweeps the solver gives up (further sweeps never helped)
 
 
 class Best(NamedTuple):
@@ -53,10 +53,10 @@ class Best(NamedTuple):
 class Progress(NamedTuple):
     """How far the sweeps have come."""
 
-    sweep: Array  # () how many were made
-    change: Array  # () how much the last one changed a factor or a cost
-    cycle: Array  # () the length of a cycle that was met, 0 before
-    since: Array  # () sweeps since then
+    sweep: Array  # () the number of sweeps made
+    change: Array  # () how much the last sweep changed a factor or a cost
+    cycle: Array  # () the length of the cycle, 0 before one is noticed
+    since: Array  # () sweeps since it was noticed
 
 
 class Sweeping(NamedTuple):
@@ -64,7 +64,7 @@ class Sweeping(NamedTuple):
 
     progress: Progress
     posterior: TemporalPosterior
-    costs: Costs  # those that the last backward pass used
+    costs: Costs  # the costs that the last backward pass used
     prints: Array  # (MEMORY,) fingerprints of the latest posteriors
     best: Best
     history: Array  # (max_sweeps+1,) F before each sweep, and after the last
@@ -75,17 +75,23 @@ class Sweeping(NamedTuple):
 class CoordinateSolver:
     """Coordinate descent with exact minimisers, for :class:`TemporalGuide`.
 
-    :param max_sweeps: how many sweeps at most.
+    :param max_sweeps: the most sweeps.
     :param tol: stop when no probability of a learned factor (and no epistemic cost) changed by more than this.
-    :param restarts: how many key-seeded starts to make, as one batch; the lowest F is kept. Symmetric worlds have
+    :param restarts: the number of key-seeded starts, made as one batch; the lowest F is kept. Symmetric worlds have
         saddles and ties, and F_planning and F_active have local minima. By default 16 in a small world
         (:mod:`npro_aif.sizes`); one in a large world, and for ``Active(gradient="fixed")``, which does not descend F.
-    :param lead: sweeps of F_active without epistemic costs to begin with, so that they are those of a plan and not of a
-        random policy. Under ``gradient="through"`` the descent begins at the plan that they find.
-    :param unvisited: what stands in where q has no mass: the "prior"-predictive flow, so that information is seen where
+    :param lead: the number of first sweeps of F_active without epistemic costs, so that the first epistemic costs are
+        those of a plan and not of a random policy. Under ``gradient="through"`` the descent begins at that plan.
+    :param unvisited: what stands in where q has no mass: the "prior"-predictive flow, so that information counts where
         the plan does not go yet; or nothing ("free"), so that it does not lead away from the plan.
     :param min_decrease: under ``Active(gradient="through")``, which is descended: stop when F falls by less than this,
         relative to max(1, |F|).
+
+    >>> import jax, npro_aif as aif
+    >>> from npro_aif.models.tmaze import initial_belief, tmaze
+    >>> planner = aif.Planner(tmaze, objective=aif.Planning(), solver=CoordinateSolver(restarts=1), max_horizon=2)
+    >>> bool(planner(jax.random.key(0), initial_belief()).info.converged)
+    True
     """
 
     max_sweeps: int = 200
@@ -111,7 +117,7 @@ class CoordinateSolver:
     quick: ClassVar[bool] = True
 
     def check(self, problem: Problem) -> None:
-        """Refuse what has no closed form."""
+        """Refuse guides and objectives without a closed form."""
         if not problem.guide.closed_form:
             raise ValueError(
                 f"CoordinateSolver: found the guide {type(problem.guide).__name__}, which has no closed-form updates, "
@@ -137,7 +143,7 @@ class CoordinateSolver:
         return solution._replace(info=info)
 
     def num_starts(self, problem: Problem) -> int:
-        """How many starts are made."""
+        """The number of starts for a problem."""
         world, objective = problem.world, problem.objective
         if prepare(problem, (), with_reference=False).is_decision_process:
             return 1
@@ -172,24 +178,24 @@ class CoordinateSolver:
         state = jax.lax.while_loop(
             lambda state: ~state.done, lambda state: self._body(sweep, state), self._begin(sweep, first)
         )
-        made, change, cycle, _ = state.progress
+        count, change, cycle, _ = state.progress
         best = state.best
         posterior = sweep.whole(best.posterior)
         converged = (change <= self.tol) & is_normalized(best.posterior)
-        terms, value, last = best.terms, best.free_energy, jnp.minimum(made + 1, self.max_sweeps)
+        terms, value, last = best.terms, best.free_energy, jnp.minimum(count + 1, self.max_sweeps)
         if leaves_trace(sweep):
             terms = problem.objective.terms(world, posterior)
-            value, last = jnp.stack(list(terms.values())).sum(), jnp.where(converged, made, last)
+            value, last = jnp.stack(list(terms.values())).sum(), jnp.where(converged, count, last)
         looked = jnp.arange(self.max_sweeps + 1) < last
         history = jnp.where(looked, state.history + (value - best.free_energy), value)
-        info = SolverInfo(made, converged, jnp.where(converged, 0, cycle), change)
+        info = SolverInfo(count, converged, jnp.where(converged, 0, cycle), change)
         return Solution(posterior, history, terms, info, guide.params_of(world, posterior))
 
     def _only(self, sweep: Sweep, problem: Problem) -> Solution:
-        """The solution of a decision process, to which it does not matter where one starts."""
+        """The solution of a decision process, which does not depend on the start."""
         world, guide = problem.world, cast(Any, problem.guide)
         template = sweep.template(guide.posterior(world, {}, problem.num_steps))
-        step = Exact(sweep.objective.correction, rounding=1)  # over hundreds of steps the price of ties adds up
+        step = Exact(sweep.objective.correction, rounding=1)  # over hundreds of steps the cost of shared ties adds up
         template, _ = sweep.backward(template, None, sweep.free(), step)
         posterior, terms = sweep.whole(template), sweep.terms(template)
         value: Any = sum(terms.values())
@@ -213,7 +219,7 @@ class CoordinateSolver:
         )
 
     def _body(self, sweep: Sweep, state: Sweeping) -> Sweeping:
-        """Look at the present posterior, and if it has not settled move on."""
+        """Evaluate the present posterior, and move on if it has not settled."""
         seen = sweep.forward(state.posterior)
         value = sum(seen.terms.values())
         settled = state.progress.change <= self.tol
@@ -223,7 +229,7 @@ class CoordinateSolver:
         best = jax.tree.map(lambda old, new: jnp.where(better, new, old), state.best, now)
         done = settled | hopeless
         state = state._replace(best=best, history=state.history.at[state.progress.sweep].set(value), done=done)
-        if sweep.is_small:  # also when done: a branch would cost more, in batches much more
+        if sweep.is_small:  # even when done: a branch would cost more, in batches much more
             moved = self._move(sweep, state, seen)
             progress = jax.tree.map(lambda old, new: jnp.where(done, old, new), state.progress, moved.progress)
             moved = moved._replace(progress=progress)
@@ -234,29 +240,29 @@ class CoordinateSolver:
         return self._ended(moved) if leaves_trace(sweep) else moved
 
     def _ended(self, state: Sweeping) -> Sweeping:
-        """Stop at a posterior that reproduced itself; what is looked at after the loop is not looked at here."""
+        """Stop at a posterior that reproduced itself; its F and terms are computed after the loop."""
         settled = ~state.done & (state.progress.change <= self.tol)
-        kept = jax.tree.map(lambda old, new: jnp.where(settled, new, old), state.best.posterior, state.posterior)
-        return state._replace(best=state.best._replace(posterior=kept), done=state.done | settled)
+        posterior = jax.tree.map(lambda old, new: jnp.where(settled, new, old), state.best.posterior, state.posterior)
+        return state._replace(best=state.best._replace(posterior=posterior), done=state.done | settled)
 
     def _move(self, sweep: Sweep, state: Sweeping, seen: Forward) -> Sweeping:
         """The backward pass: at first without epistemic costs, and with damped ones once a cycle was met."""
         lead = self.lead if sweep.objective.epistemic else 0
-        made, _, cycle, since = state.progress
+        count, _, cycle, since = state.progress
         share = jnp.where(cycle > 0, DAMPING ** (1 + since // CALM), 1.0)
-        share = jnp.where(made > lead, share, jnp.where(made == lead, 1.0, 0.0))
+        share = jnp.where(count > lead, share, jnp.where(count == lead, 1.0, 0.0))
         costs = jax.tree.map(lambda old, new: old + share * (new - old), state.costs, seen.costs)
         step = Exact(sweep.objective.correction)
         posterior, _ = sweep.backward(state.posterior, seen.mass, sweep.held(costs), step)
         gap = apart(costs, seen.costs)
-        if sweep.learns_state:  # they follow from the policy and the costs: where neither moved, nor did they
-            gap = jnp.maximum(gap, jnp.where(made == 0, jnp.inf, apart(costs, state.costs)))
+        if sweep.learns_state:  # learned states follow from the policy and the costs, and move only with these
+            gap = jnp.maximum(gap, jnp.where(count == 0, jnp.inf, apart(costs, state.costs)))
         change = jnp.maximum(distance(posterior, state.posterior), gap)
         mark = fingerprint(posterior, costs)
-        period = _period(state.prints, mark, made - lead, self.tol)
+        period = _period(state.prints, mark, count - lead, self.tol)
         cycle = jnp.where((cycle == 0) & (change > self.tol), period, cycle)
         return state._replace(
-            progress=Progress(made + 1, change, cycle, jnp.where(cycle > 0, since + 1, 0)),
+            progress=Progress(count + 1, change, cycle, jnp.where(cycle > 0, since + 1, 0)),
             posterior=posterior,
             costs=costs,
             prints=jnp.roll(state.prints, 1).at[0].set(mark),
@@ -264,17 +270,17 @@ class CoordinateSolver:
 
 
 def leaves_trace(sweep: Sweep) -> bool:
-    """Whether the costs of the sweeps, and F with them, have a trace of the prior-predictive flow in them."""
+    """Whether the costs of the sweeps, and with them F, contain a trace of the prior-predictive flow."""
     return sweep.objective.epistemic and sweep.reference is not None
 
 
 def descends(objective: Objective) -> bool:
-    """Whether F is descended with the derivatives of its epistemic terms, and these are not held."""
+    """Whether F is descended with the derivatives of its epistemic terms, instead of holding these."""
     return objective.epistemic and objective.gradient == "through"
 
 
 def check_descent(problem: Problem) -> None:
-    """Refuse what cannot, or should not, be descended."""
+    """Refuse problems that cannot, or should not, be descended."""
     objective, guide = problem.objective, problem.guide
     if not objective.descends:
         raise ValueError(
@@ -321,7 +327,7 @@ def fingerprint(posterior: TemporalPosterior, costs: Costs) -> Array:
 
 
 def _period(prints: Array, mark: Array, sweep: Array, tol: float) -> Array:
-    """After how many sweeps the posterior came back (at least 2), 0 if it did not."""
+    """The number of sweeps (at least 2) after which the posterior came back, 0 if it did not."""
     ages = jnp.arange(1, MEMORY + 1)
     same = (jnp.abs(prints - mark) <= tol) & (ages >= 2) & (ages <= sweep)
     return jnp.where(same.any(), jnp.argmax(same) + 1, 0)

@@ -1,4 +1,4 @@
-"""What controls cost: each first control of a plan, and the best that anybody could do who knew everything."""
+"""The costs of controls: of each first control of a plan, and of the best policy with perfect information."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def control_cost(
 
     Epistemic costs are held at the posterior. A control that the prior excludes costs infinitely much.
 
-    :param reversible: in a way that can be differentiated backwards, with the policy held.
+    :param reversible: compute it so that it can be differentiated backwards, with the policy held.
     """
     if not objective.closed_form:
         raise ValueError(
@@ -57,7 +57,7 @@ def control_cost(
 def attached_cost(
     value: Array, world: World, objective: Objective, guide: TableGuide, params: Any, num_steps: int
 ) -> Array:
-    """What first controls cost, (U,), with its derivative to the world and to the objective's numbers."""
+    """The costs of first controls, (U,), with derivatives with respect to the world and the objective's numbers."""
     live = world, numbers_of(objective)
     fault = cost_fault(objective, guide, world)
     if fault is not None:
@@ -89,7 +89,7 @@ def is_descended(objective: Objective) -> bool:
 
 
 def _to_go(sweep: Sweep, posterior: TemporalPosterior, costs: CostsAt) -> Array:
-    """The cost of what follows the first step, (S, Θ)."""
+    """The cost to go after the first step, (S, Θ)."""
     horizon = sweep.world.horizon
 
     def step(i: Array, future: Array) -> Array:
@@ -102,7 +102,7 @@ def _to_go(sweep: Sweep, posterior: TemporalPosterior, costs: CostsAt) -> Array:
 
 
 def _with_factors_of(world: World, posterior: TemporalPosterior) -> World:
-    """The world whose moves and observations are the posterior's, what these cost being among its preferences."""
+    """The world with the posterior's moves and observations, whose costs are put into its preferences."""
     if world.loop.closed:  # where neither is learned
         return world._replace(parameter=posterior.parameter)
     preference = dict(world.preference)
@@ -120,9 +120,9 @@ def _with_factors_of(world: World, posterior: TemporalPosterior) -> World:
 
 
 def perfect_information(model: Callable[..., Any], belief: Belief, horizon: int) -> Array:
-    """What following the best policy would cost on average if it saw every state and parameter: a bound from below.
+    """The average cost of the best policy that sees every state and parameter, (): a bound from below.
 
-    No plan has a lower F_planning while only controls are learned. (It says nothing of F_marginal and F_active.)
+    No plan has a lower F_planning if only controls are learned. (It is no bound on F_marginal and F_active.)
 
     >>> from npro_aif.models.tmaze import tmaze, initial_belief
     >>> round(float(perfect_information(tmaze, initial_belief(), 4)), 3)  # straight to the right arm
@@ -142,7 +142,7 @@ def _bound(program: Program) -> Callable[[Fixed, Belief], Array]:
 
 
 def _best(world: World, num_steps: int) -> Array:
-    """The least cost of everything that may be, on average over where it begins, ()."""
+    """The least cost for each state and parameter, averaged over the belief, ()."""
     world = world.seeing_everything()
     problem = Problem(world, None, Planning(), num_steps)  # type: ignore[arg-type]
     sweep = prepare(problem, (), with_reference=False)
@@ -151,7 +151,7 @@ def _best(world: World, num_steps: int) -> Array:
     start = jnp.exp(world.parameter) * jnp.exp(world.initial).T  # (X, Θ)
 
     def step(i: Array, carry: tuple[Array, Array]) -> tuple[Array, Array]:
-        future, common = carry  # (X, Θ) relative to what every start costs at least: (T,), a part of it for each step
+        future, common = carry  # (X, Θ), relative to the cost that all starts share: (T,), a part for each step
         t = num_steps - 1 - i
         _, moving, effort = sweep.controls(t, future, free(t))
         effort = jnp.where(prior_policy(world, t) > -jnp.inf, effort, jnp.inf)

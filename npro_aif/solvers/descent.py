@@ -1,4 +1,4 @@
-"""F_active as a minimum: descent on the policy (and on learned parameters and states) that never leads upwards.
+"""F_active as a minimum: descent on the policy (and on learned parameters and states), in which F never rises.
 
 With raw priors and the planning correction F_active is a function of the masses q(x,m,u,θ), and its derivatives are
 costs (:mod:`npro_aif.inference.derivatives`). One backward pass with them yields Q̄(v,m,u), and a mirror step
@@ -6,14 +6,14 @@ costs (:mod:`npro_aif.inference.derivatives`). One backward pass with them yield
     π ← π exp(−η Q̄) / Z,
     log q ← (η log q* + log q) / (1 + η)     for learned parameters and states, q* their minimiser,
 
-is kept if F falls; η grows where it does and shrinks where it does not, so that nothing can cycle. First of all the
-greedy step (η = ∞) is tried. It is kept only if F falls by all that the backward pass promised: then the problem is a
-Markov decision process as far as it goes, and the step solves it. Where it delivers less it would commit too early:
-many minima are mixed policies.
+is kept if F falls; η grows if it does and shrinks if it does not, so that nothing can cycle. The greedy step (η = ∞) is
+tried first. It is kept only if F falls by as much as the backward pass promised: along this step the problem is then a
+Markov decision process, which the step solves. A greedy step that delivers less would commit too early, as many minima
+are mixed policies.
 
-On the way to a mixed policy a few rows bound η and the others creep. So steps have momentum, much as in Nesterov's
-method: after k steps in a row that were kept the next one sets out from log q + k/(k+2) (log q − log q_before). If F
-rises it is not kept, and one without momentum follows; only if that fails, too, η shrinks.
+On the way to a mixed policy a few rows limit η, and the others would creep. So steps have momentum, much as in
+Nesterov's method: after k kept steps in a row the next one starts from log q + k/(k+2) (log q − log q_before). If F
+rises the step is dropped, and one without momentum follows; only if that fails too does η shrink.
 """
 
 from __future__ import annotations
@@ -32,31 +32,31 @@ from npro_aif.solvers.steps import FLOOR, Exact, Mirror
 from npro_aif.solvers.sweep import Sweep
 
 FIRST = 1.0  # the first step size η, in 1/nats
-GROWTH, SHRINKING = 2.0, 4.0  # of the step size, where F falls and where it does not;
-LATER = 1.05  # and its growth once a step has failed: twofold steps fail again at once, which ends the momentum
-LAG = 2.0  # how late the momentum comes: k / (k + LAG) after k steps
-SMALLEST = 1e-7  # a step size at which F does not fall: there is nothing left to gain but rounding
-PATIENCE = 3  # how many steps in a row that hardly gain mean that it has settled
-UNDECIDED = 0.1  # the share of the prior in a plan that a descent begins at: mirror steps do not leave certainty
-DELIVERED = 1e-5  # how much of |F| (or of one nat) a greedy step may miss of its promise
+GROWTH, SHRINKING = 2.0, 4.0  # factors of the step size if F falls, and if it does not
+LATER = 1.05  # the growth factor once a step has failed: doubled steps would fail again at once and end the momentum
+LAG = 2.0  # delays the momentum, which is k / (k + LAG) after k steps
+SMALLEST = 1e-7  # if F does not fall at this step size, only rounding is left to gain
+PATIENCE = 3  # a descent has settled after this many steps in a row that hardly gain
+UNDECIDED = 0.1  # the share of the prior in the plan where a descent begins: mirror steps cannot leave certainty
+DELIVERED = 1e-5  # the share of |F| (or of one nat) by which a greedy step may miss its promise
 
 
 class Descent(NamedTuple):
-    """How far it has come."""
+    """The state of a descent."""
 
-    sweep: Array  # () how many steps were tried
+    sweep: Array  # () the number of steps tried
     posterior: TemporalPosterior
-    before: TemporalPosterior  # the one before the last step that was kept
+    before: TemporalPosterior  # the template before the last kept step
     mass: Array  # (T+1, S, Θ) q(θ, s_t)
-    seen: Array  # (T, A, Θ) what observations cost
+    seen: Array  # (T, A, Θ) the costs of observations
     value: Array  # () F
     terms: Terms  # by name, ()
     size: Array  # () η
     failed: Array  # () whether a mirror step ever failed
-    run: Array  # () how many mirror steps in a row were kept
+    run: Array  # () the number of mirror steps kept in a row
     greedy: Array  # () whether the next step to try is the greedy one
-    calm: Array  # () how many steps in a row gained less than the tolerance
-    change: Array  # () by how much F fell at the last step that was kept, relative to max(1, |F|)
+    calm: Array  # () the number of steps in a row that gained less than the tolerance
+    change: Array  # () the fall of F at the last kept step, relative to max(1, |F|)
     settled: Array  # ()
     history: Array  # (max_sweeps+1,) F before each step that was tried, and after the last
 
@@ -96,7 +96,7 @@ def descend(sweep: Sweep, first: TemporalPosterior, max_sweeps: int, tol: float)
 
 
 def led(sweep: Sweep, first: TemporalPosterior, count: int) -> TemporalPosterior:
-    """Where a descent may begin: at the plan of this many sweeps without epistemic costs, with a share of the prior."""
+    """A start for a descent: the plan of ``count`` sweeps without epistemic costs, mixed with a share of the prior."""
 
     def move(_: Array, q: TemporalPosterior) -> TemporalPosterior:
         return sweep.backward(q, sweep.masses(q), sweep.free(), Exact(correction=True))[0]
@@ -107,7 +107,7 @@ def led(sweep: Sweep, first: TemporalPosterior, count: int) -> TemporalPosterior
 
 
 def _body(sweep: Sweep, state: Descent, tol: float) -> Descent:
-    """Try one step, and keep it if it is good."""
+    """Try one step, and keep it if F falls."""
     greedy = state.greedy
     costs = sweep.derivatives(state.posterior, state.mass, state.seen)
     step = Mirror(jnp.where(greedy, jnp.inf, state.size))
@@ -141,7 +141,7 @@ def _body(sweep: Sweep, state: Descent, tol: float) -> Descent:
         size=size,
         failed=state.failed | ~(good | greedy),
         run=jnp.where(good & ~greedy, state.run + 1, 0),
-        greedy=good & jnp.where(greedy, fall > tol, calm == 1),  # again only while it gains something
+        greedy=good & jnp.where(greedy, fall > tol, calm == 1),  # repeated only while it gains something
         calm=calm,
         change=kept(fall, state.change),
         settled=hopeless | (calm >= PATIENCE) | (size < SMALLEST),
@@ -150,7 +150,7 @@ def _body(sweep: Sweep, state: Descent, tol: float) -> Descent:
 
 
 def _ahead(now: Array, before: Array, share: Array) -> Array:
-    """A factor's logarithms, moved on by a share of the last step; what is impossible stays so."""
+    """A factor's logarithms, moved on by a share of the last step; impossible values stay impossible."""
     return now + share.astype(now.dtype) * (jnp.maximum(now, FLOOR) - jnp.maximum(before, FLOOR))
 
 

@@ -1,8 +1,8 @@
-"""Derivatives at a solution, by the envelope theorem: nobody differentiates through a solver's loop.
+"""Derivatives at a solution by the envelope theorem, without differentiating through a solver's loop.
 
-At a minimum q* of F(q, φ) the total derivative is dF/dφ = ∂F(q*, φ)/∂φ with q* held. So what a plan costs is evaluated
-once more at the solution, with respect to the world's tables alone. Where q* is no minimum of what is differentiated
-(epistemic costs that are held, and a posterior that moves with φ) this would be wrong, and it is refused.
+At a minimum q* of F(q, φ) the total derivative is dF/dφ = ∂F(q*, φ)/∂φ with q* held. So the cost of a plan is evaluated
+once more at the solution, as a function of the world's tables alone. If q* does not minimise the differentiated
+function (with held epistemic costs and a posterior that moves with φ), this would be wrong, and it is refused.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from npro_aif.inference.objectives import Objective
 from npro_aif.inference.posterior import Part, Posterior, Terms
 from npro_aif.tables.world import World
 
-Live = tuple[World, dict[str, Array]]  # what is differentiated: the world's tables, and numbers of the objective
+Live = tuple[World, dict[str, Array]]  # what derivatives are taken with respect to: tables, and objective's numbers
 
 
 def numbers_of(objective: Objective) -> dict[str, Array]:
@@ -34,14 +34,14 @@ def with_numbers(objective: Objective, numbers: dict[str, Array]) -> Objective:
     """The objective with other numbers for these settings."""
     if not numbers:
         return objective
-    own = copy.copy(objective)
+    copied = copy.copy(objective)
     for name, value in numbers.items():
-        object.__setattr__(own, name, value)  # it is frozen
-    return own
+        object.__setattr__(copied, name, value)  # it is frozen
+    return copied
 
 
 def held(tree: Any) -> Any:
-    """The same numbers, with which nothing changes."""
+    """The same numbers, held constant in derivatives."""
     return jax.lax.stop_gradient(tree)
 
 
@@ -55,7 +55,7 @@ def free_energy(objective: Objective, world: World, posterior: Posterior) -> Arr
 
 
 def gradient_fault(objective: Objective, guide: TableGuide, world: World) -> str | None:
-    """Why the derivative of F would be wrong with the posterior held; None where it is right."""
+    """The reason why the derivative of F would be wrong with the posterior held; None where it is right."""
     if not objective.epistemic or objective.gradient != "fixed":
         return None
     if objective.correction and _learned(guide, world) == ("control",):
@@ -68,7 +68,7 @@ def gradient_fault(objective: Objective, guide: TableGuide, world: World) -> str
 
 
 def cost_fault(objective: Objective, guide: TableGuide, world: World) -> str | None:
-    """The same for what the first controls cost, where F is not minimised for each of them."""
+    """The same for the costs of first controls, for each of which F is not minimised."""
     learned = _learned(guide, world)
     moves = objective.epistemic and (objective.gradient != "fixed" or learned != ("control",))
     if objective.correction and not moves and "parameter" not in learned:
@@ -81,13 +81,13 @@ def cost_fault(objective: Objective, guide: TableGuide, world: World) -> str | N
 
 
 def _learned(guide: TableGuide, world: World) -> tuple[str, ...]:
-    own = getattr(guide, "learned", None)  # other guides learn everything
-    return ("everything",) if own is None else tuple(own(world))
+    learned = getattr(guide, "learned", None)  # other guides learn everything
+    return ("everything",) if learned is None else tuple(learned(world))
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
 def attached(function: Callable[[Any, Live], Array], value: Array, params: Any, live: Live) -> Array:
-    """A value that was found with everything held, with the derivative of ``function(params, live)`` to ``live``."""
+    """A value computed with everything held, with the derivative of ``function(params, live)`` in ``live`` attached."""
     return value
 
 
@@ -100,7 +100,7 @@ def _attached_jvp(function: Any, primals: Any, tangents: Any) -> tuple[Array, Ar
 
 @jax.custom_vjp
 def ending(history: Array, last: Array) -> Array:
-    """A history of F that ends with this value; the values before have no derivative, and get NaN."""
+    """A history of F that ends with ``last``; the values before have no derivative, and get NaN."""
     return history.at[-1].set(last)
 
 
@@ -133,7 +133,7 @@ _refused.defvjp(_forward, _backward)
 
 
 def refused(message: str, tree: Any, live: Live) -> Any:
-    """The same numbers, which are refused where somebody asks for their derivative with respect to ``live``."""
+    """The same numbers, whose derivative with respect to ``live`` is refused."""
     floats = [leaf for leaf in jax.tree.leaves(live) if jnp.issubdtype(jnp.result_type(leaf), jnp.floating)]
     link = functools.reduce(jnp.add, [leaf.sum() for leaf in floats])  # never computed: no value depends on it
 

@@ -1,6 +1,6 @@
-"""What moves cost, Q_t(x,u,θ) without the part that only controls have: as a table, or looked up row by row.
+"""The costs of moves, Q_t(x,u,θ) without the costs of controls: as a table, or looked up row by row.
 
-The table (U, S, Θ) is the largest of a sweep. Where certain moves shift whole rows of parameters it is not made.
+The table (U, S, Θ) is the largest of a sweep. If certain moves shift whole rows of parameters, it is not made.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class TableMoves(NamedTuple):
 
 
 class RowMoves(NamedTuple):
-    """Costs of certain moves, which are those of where they lead."""
+    """Costs of certain moves, which are the costs of their next states."""
 
     rows: Rows
     arrival: Array  # (X', Θ)

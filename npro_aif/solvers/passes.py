@@ -1,4 +1,4 @@
-"""Passes over time that sweeps are made of: the flow of mass under a policy, and what is to be found in every slice."""
+"""The passes over time in a sweep: the flow of mass under a policy, and the evaluation of every slice."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from npro_aif.tables.kernels import Emission, Transition
 from npro_aif.tables.layout import time_slice
 from npro_aif.tables.world import World
 
-REFERENCE_MASS = 1e-8  # how much of the prior-predictive flow stands in where q has no mass: ε log ε moves F unseen
+REFERENCE_MASS = 1e-8  # the share ε of the prior-predictive flow where q has no mass; ε log ε does not show in F
 
 Look = Callable[[Array], tuple[Any, Terms]]
 
@@ -46,7 +46,7 @@ def flows(
         after = flow(world.loop.at(t), control(t), state.at(t), seen, now).after
         return mass.at[t + 1].set(after), after
 
-    # The first row comes last: XLA would keep a table that begins with it, as large as the result, from sweep to sweep.
+    # The first row is put in last: XLA would otherwise keep a further table of this size from sweep to sweep.
     mass = jnp.zeros((num_steps + 1, *first.shape), first.dtype)
     return over_steps(world.horizon, num_steps, step, (mass, first), reversible=reversible)[0].at[0].set(first)
 
@@ -54,12 +54,12 @@ def flows(
 def over_steps(
     count: Array, most: int, step: Callable[[Array, Any], Any], first: Any, *, reversible: bool = False
 ) -> Any:
-    """A loop over so many steps, at most ``most``; one that is reversible can be differentiated backwards."""
+    """A loop over ``count`` steps, at most ``most``; a reversible one can be differentiated backwards."""
     if not reversible:
         return jax.lax.fori_loop(0, count, step, first)
 
     def body(carry: Any, t: Array) -> tuple[Any, None]:
-        counts = t < count  # no branch: JAX cannot transpose one whose condition is batched
+        counts = t < count  # not a branch: JAX cannot transpose a branch whose condition is batched
         after = step(jnp.minimum(t, jnp.maximum(count - 1, 0)), carry)
         return jax.tree.map(lambda new, old: jnp.where(counts, new, old), after, carry), None
 
@@ -74,7 +74,7 @@ def reference_flow(world: World, num_steps: int, *, reversible: bool = False) ->
 
 
 def at_once(look: Look, num_steps: int, horizon: Array) -> tuple[Any, Terms]:
-    """What ``look`` finds in all slices, zero beyond the horizon, and the sum of its terms: in a small world."""
+    """The results of ``look`` in all slices at once, zero beyond the horizon, and the sum of its terms."""
     times = jnp.arange(num_steps)
     counts = times < horizon
 
@@ -86,7 +86,7 @@ def at_once(look: Look, num_steps: int, horizon: Array) -> tuple[Any, Terms]:
 
 
 def one_by_one(look: Look, num_steps: int, horizon: Array, *, reversible: bool = False) -> tuple[Any, Terms]:
-    """The same slice by slice, so that what is beyond the horizon costs nothing and memory stays small."""
+    """The same slice by slice, so that steps beyond the horizon cost nothing and memory stays small."""
 
     def step(t: Array, tables: tuple[Any, Terms]) -> tuple[Any, Terms]:
         return jax.tree.map(lambda table, row: table.at[t].set(row), tables, look(t))

@@ -1,4 +1,4 @@
-"""Further starts for a solver: F has saddles and local minima, so the lowest of some is kept."""
+"""Further starts for a solver: F has saddles and local minima, so the lowest of several results is kept."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from npro_aif.solvers.base import Problem
 
 Result = TypeVar("Result")
 
-# Further starts have 4 N(0,1) for control logits: nearly deterministic policies. From N(0,1), which is near the uniform
-# policy, starts often end in the same few minima.
+# Control logits of further starts are 4 N(0,1): nearly deterministic policies. Starts from N(0,1), which is near the
+# uniform policy, often end in the same few minima.
 SPREAD = 4.0
-AGREEMENT = 1e-4  # starts whose F differs by less, relative to max(1, |F|), agree,
-EQUAL = 1e-6  # and by so little they are as low as each other: that is what settled means
+AGREEMENT = 1e-4  # starts agree if their F differs by less than this, relative to max(1, |F|)
+EQUAL = 1e-6  # and count as equally low if it differs by less than this, the precision of a settled start
 
 
 def check_restarts(restarts: int) -> None:
-    """Refuse less than one start."""
+    """Refuse fewer than one start."""
     if restarts < 1:
         raise ValueError(f"restarts: found {restarts}, expected at least 1")
 
@@ -29,9 +29,9 @@ def check_restarts(restarts: int) -> None:
 def every_start(
     restarts: int, problem: Problem, key: Array, params: Any, solve: Callable[[Any], Result], spread: float = SPREAD
 ) -> Result:
-    """What ``solve`` makes of each start, with a leading axis: of ``params``, and of key-seeded others.
+    """The results of ``solve`` from each start, with a leading axis: from ``params``, and from key-seeded others.
 
-    :param spread: how many times larger than the guide's own the other starts' control logits are.
+    :param spread: the scale of the other starts' control logits, relative to the guide's.
     """
     tables = problem.guide.tables(problem.world, problem.num_steps)
 
@@ -41,7 +41,7 @@ def every_start(
         for name, table in tables.items():
             if table.role == "control":
                 other[name] = spread * other[name]
-            elif table.role == "parameter":  # the guide's own start, p(θ), is a saddle where θ are symmetric
+            elif table.role == "parameter":  # the guide's start, p(θ), is a saddle if parameters are symmetric
                 other[name] = jax.random.normal(jax.random.fold_in(fresh, 1), table.shape)
         return solve(jax.tree.map(lambda a, b: jnp.where(i == 0, a, b), params, other))
 
@@ -49,9 +49,9 @@ def every_start(
 
 
 def lowest(values: Array, settled: Array) -> tuple[Array, Array]:
-    """Which start is kept, and how many agree with it.
+    """The start that is kept, and how many agree with it.
 
-    It is the first of those that ended lowest but for ``EQUAL``; one that settled goes before one that still moves.
+    It is the first of those that ended lowest, up to ``EQUAL``; a start that settled is preferred to one that did not.
     """
     values = jnp.where(jnp.isnan(values), jnp.inf, values)
     least = values.min()

@@ -1,7 +1,7 @@
-"""How far a backward pass moves each factor: to its exact minimiser, or by a mirror step towards it.
+"""The step of each factor in a backward pass: to its exact minimiser, or a mirror step towards it.
 
-A mirror step of size η minimises what a factor costs plus KL[q ‖ q_old] / η: with costs held it never leads upwards,
-and for η → ∞ it is the exact minimiser.
+A mirror step of size η minimises the cost of a factor plus KL[q ‖ q_old] / η: with costs held F never rises, and for
+η → ∞ it is the exact minimiser.
 """
 
 from __future__ import annotations
@@ -14,42 +14,42 @@ from jax import Array
 from npro_aif.numerics import masked_log_softmax
 from npro_aif.tables.kernels import Transition
 
-TIE = 1e-5  # controls whose costs differ by less, in nats, are tied and share,
-ROUNDING = 16  # or by less than so many times the rounding of the costs themselves
-FLOOR = -27.6  # log 1e-12: the least log π that a mirror step starts from, so that every control can come back
+TIE = 1e-5  # controls are tied, and share, if their costs differ by less than this, in nats,
+ROUNDING = 16  # or by less than this many times the rounding error of the costs themselves
+FLOOR = -27.6  # log 1e-12: the least log π from which a mirror step starts, so that every control can come back
 
 
 class Step(Protocol):
-    """What becomes of each factor, given what its values cost."""
+    """The new value of each factor, given the costs of its values."""
 
     def control(self, cost: Array, allowed: Array, old: Array) -> Array:
-        """log π of costs (P, U), and the old log π."""
+        """log π from costs (P, U) and the old log π."""
         ...
 
     def normalized(self, policy: Array) -> Array:
-        """log π of all steps, (T, P, U), with rows that sum to one whatever rounding did to them."""
+        """log π of all steps, (T, P, U), with rows that sum to one despite rounding."""
         ...
 
     def state(self, kernel: Transition, cost: Array, old: Transition) -> tuple[Transition, Array]:
-        """q(x'|x,u,θ) of costs (Θ, X|1, U|1, X'), and what it costs: KL[q ‖ p] + E_q[cost], (Θ, X, U)."""
+        """q(x'|x,u,θ) from costs (Θ, X|1, U|1, X'), and its own cost KL[q ‖ p] + E_q[cost], (Θ, X, U)."""
         ...
 
     def parameter(self, prior: Array, cost: Array, old: Array) -> Array:
-        """log q(θ) of log p(θ) and costs (Θ,)."""
+        """log q(θ) from log p(θ) and costs (Θ,)."""
         ...
 
 
 class Exact(NamedTuple):
     """Each factor's minimiser."""
 
-    correction: bool  # whether the policy's entropy does not count
-    rounding: int = ROUNDING  # of ties
+    correction: bool  # True if the planning correction cancels the policy's entropy
+    rounding: int = ROUNDING  # as ROUNDING, for ties
 
     def control(self, cost: Array, allowed: Array, old: Array) -> Array:
         return least(cost, allowed, self.rounding) if self.correction else masked_log_softmax(-cost, allowed)
 
     def normalized(self, policy: Array) -> Array:
-        return policy if self.correction else normalized_rows(policy)  # equal shares have no rounding of costs in them
+        return policy if self.correction else normalized_rows(policy)  # equal shares carry no rounding error of costs
 
     def state(self, kernel: Transition, cost: Array, old: Transition) -> tuple[Transition, Array]:
         return kernel.tilt(cost)
@@ -59,13 +59,13 @@ class Exact(NamedTuple):
 
 
 class Mirror(NamedTuple):
-    """A step towards it, where the policy's entropy does not count."""
+    """A step towards the minimiser, where the planning correction cancels the policy's entropy."""
 
     size: Array  # () η; infinite for the minimiser itself
 
     @property
     def share(self) -> Array:
-        """η / (1 + η), (): how far the logarithms of a factor whose entropy counts go towards the minimiser's."""
+        """η / (1 + η), (): the share of the way of a factor's logarithms to the minimiser's, if its entropy counts."""
         finite = jnp.where(jnp.isinf(self.size), 0.0, self.size)
         return jnp.where(jnp.isinf(self.size), 1.0, finite / (1 + finite))
 
@@ -89,12 +89,12 @@ class Mirror(NamedTuple):
 
 
 def normalized_rows(policy: Array) -> Array:
-    """log π with rows that sum to one; what is impossible stays so."""
+    """log π with rows that sum to one; impossible controls stay impossible."""
     return masked_log_softmax(policy, policy > -jnp.inf)
 
 
 def log_ratio(q: Array, p: Array) -> Array:
-    """log q − log p, zero where p is zero, and not below where an exponential is."""
+    """log q − log p: zero where p is zero, and bounded below so that its exponential does not underflow."""
     possible = p > -jnp.inf
     return jnp.where(possible, jnp.maximum(q, -100.0) - jnp.where(possible, p, 0.0), 0.0)
 

@@ -1,4 +1,4 @@
-"""Stochastic variational inference without the noise: Optax steps on the exact free energy, in one compiled loop."""
+"""Variational inference by Optax steps on the exact free energy, without noise, in one compiled loop."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from numpyro.distributions.transforms import biject_to
 
 from npro_aif.solvers.base import Problem, Solution, SolverInfo
 
-PATIENCE = 20  # how many steps in a row must change F by less than the tolerance
+PATIENCE = 20  # the number of steps in a row that must change F by less than the tolerance
 
 
 class Descent(NamedTuple):
-    """How far the steps from one start have come."""
+    """The state of a descent."""
 
-    step: Array  # () how many were made
-    calm: Array  # () how many in a row changed F by less than the tolerance
-    value: Array  # () F before the last of them, where there is a tolerance
+    step: Array  # () the number of steps made
+    calm: Array  # () the number of steps in a row that changed F by less than the tolerance
+    value: Array  # () F before the last step, where there is a tolerance
     state: Any  # the guide's parameters, unconstrained, and the optimizer's state
-    history: Array  # (num_steps,) F before each
+    history: Array  # (num_steps,) F before each step
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class SVISolver:
     """Gradient descent on a guide's parameters.
 
     :param optimizer: any Optax optimizer.
-    :param num_steps: how many steps at most.
+    :param num_steps: the most steps.
     :param tol: stop when F changed by less than this, relative to max(1, |F|), for 20 steps in a row.
 
     >>> SVISolver(optax.adam(0.05)).num_steps
@@ -51,10 +51,10 @@ class SVISolver:
     quick: ClassVar[bool] = False
 
     def check(self, problem: Problem) -> None:
-        """Every guide and objective will do."""
+        """Accept every guide and objective."""
 
     def solve(self, problem: Problem, key: Array, params: Any) -> Solution:
-        """Minimise the objective from the guide's parameters ``params`` on.
+        """Minimise the objective, starting from the guide's parameters ``params``.
 
         As in NumPyro's SVI, steps are made on unconstrained numbers.
         """
@@ -82,7 +82,7 @@ class SVISolver:
         return Descent(jnp.asarray(0), jnp.asarray(0), value, (params, self.optimizer.init(params)), history)
 
     def _descend(self, step: Any, descent: Descent) -> Descent:
-        """Make all the steps, or those until F stands still."""
+        """Make all steps, or only those until F stands still."""
         if self.tol is not None:
             return self._until(step, descent, self.tol)
         state, values = jax.lax.scan(step, descent.state, length=self.num_steps)
@@ -104,7 +104,7 @@ class SVISolver:
 
 
 def stepper(optimizer: optax.GradientTransformation, loss: Any) -> Any:
-    """One step of the optimizer on ``loss``, as a function for ``lax.scan``: ((logits, its state)) → (the next, F)."""
+    """One step of the optimizer on ``loss``, for ``lax.scan``: (logits, optimizer state) → (the next ones, F)."""
 
     def step(state: Any, _: None = None) -> tuple[Any, Array]:
         params, optimizer_state = state

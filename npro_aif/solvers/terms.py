@@ -1,4 +1,4 @@
-"""What first controls cost, term by term: each is done in its turn, and the plan followed from then on."""
+"""The costs of first controls term by term: each is done in turn, and the plan is followed afterwards."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from npro_aif.tables.world import World
 
 
 def control_terms(world: World, objective: Objective, posterior: TemporalPosterior) -> Terms:
-    """The free energy's terms for each first control, by name (U,): what ``control_cost`` is made of.
+    """The terms of ``control_cost``: the free energy's terms for each first control, by name (U,).
 
-    Each control in its turn is done first and the posterior's policy followed from then on: forward in time, where
-    :func:`~npro_aif.solvers.costs.control_cost` goes backward. The terms sum to it.
+    Each control in turn is done first, and the posterior's policy is followed afterwards: forward in time, where
+    :func:`~npro_aif.solvers.costs.control_cost` goes backward. The terms sum to that cost.
     """
     sweep = sweep_of(world, objective, posterior)
     evaluate = _derived(sweep, posterior) if is_descended(objective) else _held(sweep, posterior)
@@ -49,7 +49,7 @@ def first_terms(objective: Objective, guide: TableGuide, num_steps: int, world: 
 
 
 def _over_time(sweep: Sweep, posterior: TemporalPosterior, look: Callable[[Slice], Any]) -> Callable[[Slice], Any]:
-    """What ``look`` finds in every slice of the posterior, to be asked for at the same slice of another."""
+    """The results of ``look`` in every slice of the posterior, for use at the same slice of another posterior."""
     template = sweep.template(posterior)
     own, mass = sweep.whole(template), sweep.masses(template)
 

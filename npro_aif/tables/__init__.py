@@ -1,4 +1,4 @@
-"""The planning problem as arrays: the world's conditional tables, in the form that is fastest for what they hold.
+"""The planning problem as arrays: the world's conditional tables, each in the form that is fastest for its content.
 
-A kind of table is one file with a class for transitions and one for emissions; nothing outside asks which it is.
+Each kind of table is one file, with a class for transitions and one for emissions; no other code asks which kind it is.
 """

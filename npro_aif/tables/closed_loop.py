@@ -1,6 +1,6 @@
-"""The loop of a policy that sees visible states and what it remembers: moves, observations and memories in their order.
+"""The loop of a policy that sees visible states and memories: moves, observations and memories in their order.
 
-:mod:`npro_aif.tables.loop` says what rows, classes, arrivals and contexts are.
+:mod:`npro_aif.tables.loop` defines rows, classes, arrivals and contexts.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class ClosedLoop:
     first: Array  # (X,) the memory's first content
     update: Array  # (T|1, M, X'|1, U*|1, Y) f, Y over the sites that it reads; without T after at(t)
     num_memories: int
-    num_controls: int  # U*: how many controls are told apart after the move; 1 where nothing reads them
+    num_controls: int  # U*: how many controls are distinguished after the move; 1 where nothing reads them
     read: tuple[str, ...]  # the observation sites that the memory reads
 
     closed = True
@@ -125,8 +125,8 @@ class ClosedLoop:
         sure = jnp.ones((self.num_states, 1), before.dtype)
 
         def moved(u: int) -> Array:
-            own = kernel.given(u)
-            return jax.vmap(lambda weight: own.push(weight, sure))(mass * probs[:, :, u, None])
+            rows = kernel.given(u)
+            return jax.vmap(lambda weight: rows.push(weight, sure))(mass * probs[:, :, u, None])
 
         return self._flat(jnp.stack([moved(u) for u in range(self.num_controls)], axis=2))
 
@@ -273,19 +273,19 @@ class ClosedLoop:
         mass = self._hypotheses(arrived)  # (V', M, U*, H, Θ)
         weight = jnp.moveaxis(mass, (1, 3, 4), (0, 1, 2))  # (M, H, Θ, V', U*)
         weight = weight.reshape(self.num_memories, -1, self.num_visible * self.num_controls)
-        own = kernel.grouped(self.members, self.num_controls, arrived.shape[-1])  # (H·Θ|1, V'·U*, Y)
-        told = jax.vmap(own.evidence)(weight)
+        grouped = kernel.grouped(self.members, self.num_controls, arrived.shape[-1])  # (H·Θ|1, V'·U*, Y)
+        evidence = jax.vmap(grouped.evidence)(weight)
 
         def by_context(table: Array) -> Array:
             """(M, V'·U*, …) → (V'·M·U*, …)."""
             table = table.reshape(self.num_memories, self.num_visible, self.num_controls, *table.shape[2:])
             return jnp.moveaxis(table, 0, 1).reshape(-1, *table.shape[3:])
 
-        return jax.tree.map(by_context, told)
+        return jax.tree.map(by_context, evidence)
 
 
 def _places(rows: Array) -> Array | tuple[Array, Array]:
-    """Where in a table (S, Θ) something is that lies in these rows (…, Θ|1): whole rows where θ has no say."""
+    """The index into a table (S, Θ) of entries in these rows (…, Θ|1); of whole rows if they do not depend on θ."""
     return rows[..., 0] if rows.shape[-1] == 1 else (rows, jnp.arange(rows.shape[-1]))
 
 

@@ -1,4 +1,4 @@
-"""Conditional tables as log-probabilities, a row of them for each given."""
+"""Conditional tables as log-probabilities, with a row for each condition."""
 
 from __future__ import annotations
 
@@ -95,8 +95,8 @@ class _Dense:
 class DenseTransition(_Dense):
     """p(x'|x,u,θ) as log-probabilities, (T|1, Θ|1, X|1, U|1, X').
 
-    The other tables are there if they were worked out before (:meth:`prepared`): its probabilities in the orders in
-    which they are multiplied (with another order XLA would copy them first), and where θ has no say the entropy.
+    The other tables are derived from it in advance (:meth:`prepared`): the probabilities in the orders in which they
+    are multiplied (XLA would copy them from any other order first), and the entropy where θ does not matter.
     """
 
     onward: Array | None = None  # (T|1, Θ|1, U|1, X|1, X')
@@ -113,7 +113,7 @@ class DenseTransition(_Dense):
         entropy = -neg_entropy(onward).sum(-1) if onward.shape[1] == 1 else None
         return DenseTransition(self.log, onward, jnp.moveaxis(onward, -1, -3), entropy)
 
-    layable = True  # over devices, by parameters
+    layable = True  # its parameters can be laid over devices
 
     def laid(self) -> DenseTransition:
         return self
@@ -129,7 +129,7 @@ class DenseTransition(_Dense):
     def push(self, before: Array, policy: Array) -> Array:
         weight = policy.T[:, :, None] * before
         product = contract("ik", (weight, "uxi"), (self._onward(), "iuxk"))
-        return jax.lax.optimization_barrier(product).T  # XLA would turn it round, and copy the table for that
+        return jax.lax.optimization_barrier(product).T  # otherwise XLA would transpose, and thus copy, the table
 
     def pull(self, value: Array) -> Array:
         back = jnp.moveaxis(self._onward(), -1, -3) if self.back is None else self.back

@@ -1,4 +1,4 @@
-"""What observations tell about the parameters, as the epistemic priors ask for it."""
+"""The information of observations about the parameters, in the form that the epistemic priors need."""
 
 from typing import NamedTuple
 
@@ -6,7 +6,7 @@ from jax import Array
 
 
 class Evidence(NamedTuple):
-    """What one observation site tells about θ at each state, given a weight q(θ,x)."""
+    """The information of one observation site about θ at each state, given a weight q(θ,x)."""
 
     observation: Array  # (X, Y) q(y|x)
     gain: Array  # (X, Y) KL[q(θ|y,x) ‖ q(θ|x)], zero where q(y,x) = 0

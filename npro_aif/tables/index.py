@@ -1,4 +1,4 @@
-"""Conditional tables of what is certain: the outcome itself, one integer for each given, and no outcome axis."""
+"""Conditional tables with certain outcomes: one integer for each condition, and no outcome axis."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class _Index:
         return replace(self, index=jnp.clip(self.index, 0, self.size - 1))
 
     def narrowed(self) -> Self:
-        """The same outcomes in as few bytes as they need: in a large world these tables are many."""
+        """The same outcomes in as few bytes as they need, as a large world has many of these tables."""
         dtype = next(dtype for dtype in (jnp.int8, jnp.int16, jnp.int32) if self.size <= jnp.iinfo(dtype).max)
         return replace(self, index=self.index.astype(dtype))
 
@@ -70,7 +70,7 @@ class _Index:
         return self, self.expect(cost)
 
     def divergence(self, other: Kernel) -> Array:
-        """Zero: a posterior with an index kernel has its model's, as there is no other on its support."""
+        """Zero: a posterior with an index kernel has the model's, the only one with this support."""
         return jnp.zeros((1,) * self.index.ndim)
 
     def certain(self, *given: Array) -> Array:
@@ -85,7 +85,7 @@ class _Index:
 class IndexTransition(_Index):
     """The next state, (T|1, Θ|1, X|1, U|1)."""
 
-    routing: Routing | None = None  # how mass moves, if it was worked out before
+    routing: Routing | None = None  # how mass moves, if it was computed in advance
 
     def at(self, t: Array | int) -> IndexTransition:
         routing = None if self.routing is None else self.routing.at(t)
@@ -122,7 +122,7 @@ class IndexTransition(_Index):
         return self._routing(self.index.shape[1], value.shape[1]).pull(value)
 
     def rows(self, value: Array) -> Rows | None:
-        """What shifts whole rows of values (X', Θ), of a slice, where they are so large that one by one is quicker."""
+        """The routing by whole rows of values (X', Θ) of a slice, if a loop over these large rows is quicker."""
         rows = self.routing if isinstance(self.routing, Rows) else None
         return rows if rows is not None and rows.goes_by_rows(value) else None
 
@@ -130,11 +130,11 @@ class IndexTransition(_Index):
         return self._routing(*weight.shape).spread(weight)
 
     def surprise(self, weight: Array) -> Array:
-        """−log m(x'|x,u) at where each (u, x, θ) leads (:mod:`npro_aif.tables.surprise`)."""
+        """−log m(x'|x,u) at the next state of each (u, x, θ) (:mod:`npro_aif.tables.surprise`)."""
         return self._routing(*weight.shape).surprise(weight)
 
     def _routing(self, num_states: int, num_parameters: int) -> Routing:
-        """The routing of a slice, worked out now if it was not before."""
+        """The routing of a slice, computed now if it was not before."""
         if self.routing is not None:
             return self.routing
         whole = IndexTransition(self.index[None], self.size).prepared().routed(num_parameters, num_states)
@@ -156,7 +156,7 @@ class IndexEmission(_Index):
         return self
 
     def counted(self) -> IndexEmission:
-        """The same with no more outcomes than there are, where they are known."""
+        """The same with ``size`` reduced to the outcomes that occur, where these are known."""
         return replace(self, size=int(self.index.max()) + 1) if is_concrete(self.index) else self
 
     def certain_table(self) -> Array:
@@ -190,9 +190,10 @@ class IndexEmission(_Index):
 
 
 def told_for_certain(outcomes: Array, total: Array) -> Evidence:
-    """What a certain observation tells: it has no ambiguity, and lets one gain −log q(y|x).
+    """The information of a certain observation: it has no ambiguity, and its gain is −log q(y|x).
 
-    :param outcomes: Σ_θ of the weight q(θ,x) by what is observed at x, (Y, X); ``total`` by nothing, (X,).
+    :param outcomes: Σ_θ of the weight q(θ,x) over the θ that show y at x, (Y, X).
+    :param total: Σ_θ of the weight over all θ, (X,).
     """
     predicted = divide(outcomes, total)
     gain = jnp.where(predicted > 0, -safe_log(jnp.where(predicted > 0, predicted, 1.0)), 0.0)

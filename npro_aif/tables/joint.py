@@ -1,7 +1,7 @@
-"""Several observation sites: as one, as what they tell together is not the sum of what each tells, or each by itself.
+"""Several observation sites as one, because their joint information is not the sum of their separate ones.
 
-Certain sites are relabelled, at each thing that is seen, by which hypotheses they tell apart: at most as many labels as
-there are hypotheses, however many outcomes the sites have together. The others are multiplied out.
+Certain sites get labels, at each visible state, by the hypotheses that they tell apart: there are at most as many
+labels as hypotheses, however many joint outcomes the sites have. Uncertain sites are multiplied out.
 """
 
 from __future__ import annotations
@@ -77,17 +77,17 @@ def joint_emission(certain: Emission | None, kernels: Mapping[str, Emission]) ->
 
 
 def each_evidence(kernels: Mapping[str, Emission], evidence: Callable[[Emission], Evidence]) -> dict[str, Evidence]:
-    """What each site tells by itself; sites whose tables look the same go together, as every one would be compiled."""
+    """The information of each site by itself; sites with tables of one shape go together, which compiles once."""
     alike: dict[Any, list[str]] = {}
     for name, kernel in kernels.items():
         leaves, structure = jax.tree.flatten(kernel)
         alike.setdefault((structure, tuple((leaf.shape, leaf.dtype) for leaf in leaves)), []).append(name)
-    told: dict[str, Evidence] = {}
+    results: dict[str, Evidence] = {}
     for names in alike.values():
         if len(names) == 1:
-            told[names[0]] = evidence(kernels[names[0]])
+            results[names[0]] = evidence(kernels[names[0]])
             continue
         stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *(kernels[name] for name in names))
         together = jax.vmap(evidence)(stacked)
-        told |= {name: Evidence(*(table[i] for table in together)) for i, name in enumerate(names)}
-    return {name: told[name] for name in kernels}
+        results |= {name: Evidence(*(table[i] for table in together)) for i, name in enumerate(names)}
+    return {name: results[name] for name in kernels}

@@ -1,7 +1,7 @@
-"""What certain observations tell in a large world: mass is summed once by what all sites show together.
+"""The information of certain observations in a large world: mass is summed once by what all sites show together.
 
-At each state the parameters fall into few classes that show the same at all sites (:func:`~.joint.merge_certain`
-labels them). What a site tells by itself, or all together, follows from the mass of these labels, however many sites.
+At each state the parameters fall into a few classes that show the same at all sites (:func:`~.joint.merge_certain`
+labels them). The information of any site, and of all together, follows from the mass of these labels.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from npro_aif.tables.layout import INSIDE, lookup
 @functools.partial(jax.tree_util.register_dataclass, data_fields=("label", "shown"), meta_fields=("sizes",))
 @dataclass(frozen=True)
 class Labels:
-    """What all certain sites show together, and each of them, at all times."""
+    """The outcomes of all certain sites together, and of each of them, at all times."""
 
     label: Array  # (X, Θ)
     shown: Array  # (X, L, sites · Y) which outcomes a label stands for: zeros, and a one for every site
     sizes: tuple[tuple[str, int], ...]  # the sites, and how many outcomes each has
 
     def evidence(self, arrived: Array, *, joint: bool) -> dict[str, Evidence]:
-        """What the sites tell about θ, together or each by itself, under the weight q(θ,x), (X, Θ)."""
+        """The information of the sites about θ, together or separately, under the weight q(θ,x), (X, Θ)."""
         total = sum_last(arrived)
         if not joint or len(self.sizes) == 1:
             return {name: told_for_certain(table.T, total) for name, table in self._by_site(arrived).items()}
@@ -56,9 +56,9 @@ class Labels:
         return mass if shown is None else jnp.einsum("xl,xlk->xk", mass, shown, precision=jax.lax.Precision.HIGHEST)
 
     def _by_rows(self, label: Array, shown: Array | None, weight: Array) -> Array:
-        given: tuple[Laid, ...] = () if shown is None else ((shown, None),)
+        extra: tuple[Laid, ...] = () if shown is None else ((shown, None),)
         num_labels = self.shown.shape[1]
-        return summed(lambda *own: live.label_sums(*own, size=num_labels), (label, 1), (weight, 1), *given, loops=True)
+        return summed(lambda *own: live.label_sums(*own, size=num_labels), (label, 1), (weight, 1), *extra, loops=True)
 
 
 def find_labels(

@@ -1,4 +1,4 @@
-"""How conditional tables are laid out in memory, and the few operations that all of them share.
+"""The memory layout of conditional tables, and the few operations that all of them share.
 
 A transition table is laid out (T|1, Θ|1, X|1, U|1, X') and an observation table (T|1, Θ|1, X, Y); an axis on which
 the table does not depend has size 1. Flows q(θ, x) are laid out (X, Θ), and weights and values over moves (U, X, Θ): a
@@ -19,7 +19,7 @@ INSIDE = "promise_in_bounds"  # indices are checked when a program is read
 
 
 def contract(output: str, *operands: tuple[Array, str]) -> Array:
-    """Einsum in which an operand's axis of size 1 broadcasts, and an output axis nobody has gets size 1."""
+    """Einsum in which an operand's axis of size 1 broadcasts, and an output axis that no operand has gets size 1."""
     arrays, names = [], []
     for array, axes in operands:
         dead = tuple(i for i, size in enumerate(array.shape) if size == 1)
@@ -74,9 +74,9 @@ def rank_last(index: Array) -> Array:
 
 
 def _rank_by_minima(index: Array) -> Array:
-    """The same ranks where each device has some of the last axis' entries: the values are met from the least on.
+    """The same ranks where each device has a part of the last axis: the values are counted from the least on.
 
-    One pass for every different value, and one minimum over devices, in place of a sort that would have to see all.
+    It takes one pass and one minimum over devices for every different value, where a sort would need all entries.
     """
     none = jnp.iinfo(index.dtype).max
 

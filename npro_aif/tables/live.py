@@ -1,8 +1,8 @@
-"""Large tables (X, Θ) row by row: only rows in which there is something are looked at, each a stretch of memory.
+"""Large tables (X, Θ) row by row: only rows with mass are visited, each of them one stretch of memory.
 
-A policy takes few of the controls, and a distribution lies on few of the states: a loop over the rows that count does
-less than a pass over the whole table, which would not stay in the cache either. Every function here has a plain one
-beside it in :mod:`npro_aif.tables.routing` or :mod:`npro_aif.tables.index`, which derivatives go through.
+A policy uses few of the controls and a distribution lies on few of the states, so a loop over the rows that count does
+less work than a pass over the whole table, which would not fit into the cache either. Every function here has a plain
+version in :mod:`npro_aif.tables.routing` or :mod:`npro_aif.tables.index`, which derivatives use.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from npro_aif.tables.layout import INSIDE
 
 
 def is_large(table: Array, num_controls: int) -> bool:
-    """Whether a loop over rows pays, of a table (X, Θ)."""
+    """Whether a loop over the rows of a table (X, Θ) pays."""
     return table.size * num_controls >= ROW_BY_ROW
 
 
 def instead_of(plain: Callable[..., Any], quick: Callable[..., Any]) -> Callable[..., Any]:
-    """A quick function in place of a plain one of the same values, through which derivatives go; batches one by one."""
+    """A quick function in place of a plain one with the same values; derivatives use the plain one, batches a loop."""
     function = jax.custom_jvp(sequential_vmap(quick))
 
     def derivative(primals: Any, tangents: Any) -> Any:
@@ -37,10 +37,10 @@ def instead_of(plain: Callable[..., Any], quick: Callable[..., Any]) -> Callable
 
 
 class Moves(NamedTuple):
-    """Where moves lead: u·X + x is the number of a move, and parameters that lead to one state are a group."""
+    """The next states of moves: u·X + x is the number of a move, and the θ that lead to one state form a group."""
 
     target: Array  # (G, U·X) where each group leads
-    group: Array | None = None  # (U·X, Θ) the group of each θ; None if there is but one
+    group: Array | None = None  # (U·X, Θ) the group of each θ; None if there is only one
     mixed: Array | None = None  # (U·X,) whether there are several
 
     def where(self, move: Array, group: int, row: Array, other: Array | float) -> Array:
@@ -96,7 +96,7 @@ def expect(moves: Moves, value: Array, weight: Array) -> Array:
 
 
 def group_sums(moves: Moves, weight: Array) -> Array:
-    """Σ_θ of weight(x,θ) over each group of the moves that have several, (G, U·X)."""
+    """Σ_θ of weight(x,θ) over each group of the moves that have several groups, (G, U·X)."""
     num_states = len(weight)
     num_controls = moves.target.shape[1] // num_states
     assert moves.mixed is not None

@@ -1,9 +1,9 @@
-"""What the policy sees at each step, and how a slice goes on from there: control, move, observation, memory.
+"""What the policy sees at each step, and the order of a slice: control, move, observation, memory.
 
 Mass lies on rows s: the states, or with a memory the pairs (x, m), x slowest; q(θ, s) is laid out (S, Θ). The policy
 sees classes p of rows: the visible states v, or the pairs (v, m), v slowest. After the move mass lies on *arrivals*
-(x', m, u) (without the axis of u where neither observations nor memories read it); what the policy sees of these, the
-*contexts* (v', m, u), is what observations are new in. In an open loop all of these are just the states.
+(x', m, u) (without the axis of u where neither observations nor memories read it). The visible part of an arrival is
+its *context* (v', m, u), given which observations are new. In an open loop all of these are just the states.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class Loop(Protocol):
 
     @property
     def closed(self) -> bool:
-        """Whether the policy sees something else than every state."""
+        """Whether the policy sees anything other than exactly all states."""
         ...
 
     def at(self, t: Array | int) -> Loop:
@@ -49,7 +49,7 @@ class Loop(Protocol):
         ...
 
     def seen(self, mass: Array) -> Array:
-        """Mass (S, …) summed over what the policy does not tell apart, (P, …)."""
+        """Mass (S, …) summed over the rows that the policy does not tell apart, (P, …)."""
         ...
 
     def states(self, mass: Array) -> tuple[Array, Array]:
@@ -65,7 +65,7 @@ class Loop(Protocol):
         ...
 
     def prior(self, table: Array) -> Array:
-        """A table (X|1, …) that sees visible states only as one of what the policy sees, (P|1, …)."""
+        """A table (X|1, …) that depends on visible states only, over the policy's classes, (P|1, …)."""
         ...
 
     def move(self, kernel: Transition, before: Array, policy: Array) -> Array:
@@ -81,7 +81,7 @@ class Loop(Protocol):
         ...
 
     def recall(self, value: Array, observation: dict[str, Emission]) -> Array:
-        """The value (S, Θ) that is to be expected before the observations are remembered, (A, Θ)."""
+        """The expected value (S, Θ) before the observations are remembered, (A, Θ)."""
         ...
 
     def arrivals(self, table: Array) -> Array:
@@ -89,15 +89,15 @@ class Loop(Protocol):
         ...
 
     def sights(self, table: Array) -> Array:
-        """A table (…, X'·U*) of what is observed at every arrival, (…, A)."""
+        """A table (…, X'·U*) over the conditions of observations, at every arrival, (…, A)."""
         ...
 
     def observed(self, arrived: Array) -> Array:
-        """Mass (A, Θ) by what observations depend on, (X'·U*, Θ)."""
+        """Mass (A, Θ) by the condition of observations, (X'·U*, Θ)."""
         ...
 
     def each_control(self, table: Array) -> Array:
-        """A table (Θ|1, X'|1, Y) as one of what observations depend on, (Θ|1, X'·U*|1, Y)."""
+        """A table (Θ|1, X'|1, Y) over the conditions of observations, (Θ|1, X'·U*|1, Y)."""
         ...
 
     def contexts(self, arrived: Array) -> Array:
@@ -117,7 +117,7 @@ class Loop(Protocol):
         ...
 
     def shown(self, visible: Array) -> Array:
-        """A state that looks like this (flat over the visible sites), of single values: nothing hidden is in it."""
+        """A state with these visible values (flat over the visible sites), for single values; hidden ones are zero."""
         ...
 
     def first_memory(self, x: Array) -> Array:
@@ -133,7 +133,7 @@ class Loop(Protocol):
         ...
 
     def sight(self, x: Array, control: Array) -> Array:
-        """What observations depend on, of single values: the index of (x', u) or x'."""
+        """The condition of observations, for single values: the index of (x', u) or x'."""
         ...
 
     def next_memory(self, memory: Array, x: Array, control: Array, seen: dict[str, tuple[Array, int]]) -> Array:
@@ -141,5 +141,5 @@ class Loop(Protocol):
         ...
 
     def evidence(self, kernel: Emission, arrived: Array) -> Evidence:
-        """What an observation tells about all that is not seen, in each context."""
+        """The information of an observation about everything unseen, in each context."""
         ...

@@ -1,8 +1,8 @@
-"""How mass moves in a deterministic world: where each (u, x, θ) leads, in the form that is fastest to follow.
+"""How mass moves in a deterministic world: the next state of each (u, x, θ), in the form that is fastest to use.
 
-Where the parameters have only a few different outcomes among themselves at each (u, x), :class:`Rows` shifts whole
-rows of parameters, once for each of these groups; otherwise :class:`Routes` looks every entry up. Both push
-weights forward, pull values back, and tell how uncertain the next state is while θ is unknown.
+If the parameters have only a few different outcomes at each (u, x), :class:`Rows` shifts whole rows of parameters, once
+for each group with one outcome; otherwise :class:`Routes` looks every entry up. Both push weights forward, pull values
+back, and compute how uncertain the next state is while θ is unknown.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from npro_aif.tables.surprise import log_share
 
 
 class Routing(Protocol):
-    """Where each (u, x, θ) leads, at all times or (after ``at``) at one."""
+    """The next state of each (u, x, θ), at all times or (after ``at``) at one."""
 
     def at(self, t: Array | int) -> Self:
         """One time slice."""
         ...
 
     def select(self, theta: Array) -> Self | None:
-        """The same for some of the parameters; None where it must be worked out anew."""
+        """The same for some of the parameters; None where it must be computed anew."""
         ...
 
     def push(self, before: Array, policy: Array, size: int) -> Array:
@@ -41,7 +41,7 @@ class Routing(Protocol):
         ...
 
     def pull(self, value: Array) -> Array:
-        """value(x', θ) at where each (u, x, θ) leads, (U|1, X|1, Θ)."""
+        """value(x', θ) at the next state of each (u, x, θ), (U|1, X|1, Θ)."""
         ...
 
     def spread(self, weight: Array) -> Array:
@@ -49,12 +49,12 @@ class Routing(Protocol):
         ...
 
     def surprise(self, weight: Array) -> Array:
-        """−log m(x'|x,u) at where each (u, x, θ) leads, m with θ summed out under the weight: (U|1, X, Θ|1)."""
+        """−log m(x'|x,u) at the next state of each (u, x, θ), m with θ summed out under the weight: (U|1, X, Θ|1)."""
         ...
 
 
 class Mixed(NamedTuple):
-    """The moves at which parameters differ in where they lead: in a large world far fewer than all."""
+    """The moves whose next state depends on the parameters: in a large world far fewer than all."""
 
     place: Array  # (R,) in a flat (U|1, X) table; those of all times
     group: Array  # (T|1, R, Θ) the group of each θ there, or without T after at(t)
@@ -63,11 +63,11 @@ class Mixed(NamedTuple):
 @functools.partial(jax.tree_util.register_dataclass, data_fields=("target", "group", "mixed"), meta_fields=())
 @dataclass(frozen=True)
 class Rows:
-    """Groups of parameters with one outcome each, at every (u, x); at most of them there is but one group."""
+    """Groups of parameters with one outcome each, at every (u, x); for most (u, x) there is only one group."""
 
     target: Array  # (T|1, G, U|1, X|1) where each group leads, or without T after at(t)
-    group: Array | None  # (T|1, U|1, X, Θ) the group of each θ; None if there is but one
-    mixed: Mixed | None  # where there are several
+    group: Array | None  # (T|1, U|1, X, Θ) the group of each θ; None if there is only one
+    mixed: Mixed | None  # the moves with several groups
 
     def at(self, t: Array | int) -> Rows:
         if self.group is None or self.mixed is None:
@@ -129,7 +129,7 @@ class Rows:
     def _push(self, before: Array, policy: Array, size: int) -> Array:
         """Controls go block by block, so that what is computed for one, and for its gradient, stays in the cache."""
         num_states, num_parameters = before.shape
-        if self.target.shape[1] == 1:  # where it leads does not depend on the control
+        if self.target.shape[1] == 1:  # the next state does not depend on the control
             policy = policy.sum(1, keepdims=True)
         targets = jnp.broadcast_to(self.target, (*self.target.shape[:2], num_states))
         first, *others = targets.reshape(len(targets), -1)
@@ -160,14 +160,14 @@ class Rows:
         return values.reshape(*first.shape, -1)
 
     def spread(self, weight: Array) -> Array:
-        if self.mixed is None:  # all θ agree on the next state: there is nothing to be uncertain of
+        if self.mixed is None:  # all θ agree on the next state, so that it is certain
             return jnp.zeros((1, len(weight)), weight.dtype)
         return self._way(weight, Rows._spread, Rows._spread_by_rows)(self, weight)
 
     def _spread_by_rows(self, weight: Array) -> Array:
         laid = *self._moves(len(weight)), (weight, 1)
         parts = summed(lambda *own: live.group_sums(live.Moves(*own[:-1]), own[-1]), *laid, loops=True)
-        parts = parts.reshape(len(parts), -1, len(weight))  # (G, U, X), zero where there is but one
+        parts = parts.reshape(len(parts), -1, len(weight))  # (G, U, X), zero where there is only one
         return neg_entropy(parts.sum(0)) - neg_entropy(parts).sum(0)
 
     def _spread(self, weight: Array) -> Array:
@@ -186,13 +186,13 @@ class Rows:
         here = weight[place % len(weight)]
         parts = [sum_last(jnp.where(group == g, here, 0.0)) for g in range(len(self.target))]
         log = [log_share(part, sum_last(here)) for part in parts]
-        own = sum(jnp.where(group == g, log[g][:, None], 0.0) for g in range(len(self.target)))
+        shares = sum(jnp.where(group == g, log[g][:, None], 0.0) for g in range(len(self.target)))
         surprises = jnp.zeros((self.target.shape[1] * len(weight), weight.shape[1]), weight.dtype)
-        return -surprises.at[place].set(own, mode=INSIDE).reshape(-1, *weight.shape)
+        return -surprises.at[place].set(shares, mode=INSIDE).reshape(-1, *weight.shape)
 
 
 def blocks(num_controls: int) -> list[slice]:
-    """The controls in at most :data:`MOST_BLOCKS` parts of the same size, but for the last.
+    """The controls in at most :data:`MOST_BLOCKS` parts, all of the same size except the last.
 
     >>> blocks(2), blocks(20)[-1]
     ([slice(0, 1, None), slice(1, 2, None)], slice(18, 20, None))
@@ -206,9 +206,9 @@ def blocks(num_controls: int) -> list[slice]:
 class Routes:
     """Every (u, x, θ) by itself."""
 
-    place: Array  # (T|1, U|1, X, Θ) where it leads in a flat (X', Θ) table, or without T after at(t)
-    group: Array  # (T|1, U|1, X, Θ) where it counts in a flat (group, X) table
-    num_groups: int  # of outcomes that the θ have among themselves at one (u, x), at most
+    place: Array  # (T|1, U|1, X, Θ) the place of its next state in a flat (X', Θ) table, or without T after at(t)
+    group: Array  # (T|1, U|1, X, Θ) its place in a flat (group, X) table
+    num_groups: int  # the most groups at one (u, x)
 
     def at(self, t: Array | int) -> Routes:
         return Routes(time_slice(self.place, t), time_slice(self.group, t), self.num_groups)
@@ -240,7 +240,7 @@ class Routes:
         )
 
     def _flow(self, weight: Array) -> Array:
-        """Σ_θ of the weight by where it leads, (U|1, group·X)."""
+        """Σ_θ of the weight by group, (U|1, group·X)."""
         size = self.num_groups * len(weight)
 
         def flow(group: Array, weight: Array) -> Array:
@@ -253,8 +253,8 @@ class Routes:
 def find_rows(index: Array, *, rounded: bool = False) -> Rows | None:
     """The groups of a transition's index table (T|1, Θ|1, X|1, U|1); None if they are many, or not known yet.
 
-    :param rounded: count some moves without need among those at which parameters differ, so that beliefs that differ
-        a little have tables of one shape, and plans from them are compiled once.
+    :param rounded: treat some further moves as if parameters differed at them, so that tables for slightly different
+        beliefs have one shape, and plans from them are compiled once.
     """
     moves = control_first(index)
     if index.shape[1] == 1:

@@ -1,9 +1,9 @@
-"""Transitions with a few outcomes a row: for each given K next states and their log-probabilities.
+"""Transitions with a few outcomes per row: for each condition K next states and their log-probabilities.
 
 Memory and time are proportional to the entries. Where nothing is being traced (:meth:`SparseTransition.prepared`) the
-entries are also sorted by where they lead, so that mass is gathered at its target, which XLA does many times faster
-than it scatters it from its source; and their probabilities are made to sum to one as nearly as they can, since what
-logarithms leave of that (1e-7) adds up over hundreds of steps.
+entries are also sorted by next state, so that mass is gathered at its target, which XLA does many times faster than
+scattering it from its source. Their probabilities are then also normalised again, since the rounding error of
+logarithms (1e-7) adds up over hundreds of steps.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from npro_aif.sizes import MOST_PADDING, SPARSE_FROM, SPARSE_SHARE
 from npro_aif.tables.kernels import Kernel
 from npro_aif.tables.layout import INSIDE, lookup, select_parameters, time_slice
 
-TINY = 1e-30  # where a row has no outcome at all, it stays so
+TINY = 1e-30  # keeps the division finite in a row without any outcome
 
 
 @functools.partial(
@@ -32,7 +32,7 @@ TINY = 1e-30  # where a row has no outcome at all, it stays so
 class SparseTransition:
     """p(x'|x,u,θ) by its entries; a next state is at most once in a row with a positive probability.
 
-    An axis of size 1 of ``index`` or of ``log`` stands for all values, but for X, which both have in full.
+    An axis of size 1 of ``index`` or ``log`` stands for all values, except X, which both have in full.
     """
 
     index: Array  # (T|1, Θ|1, X, U|1, K) int32, or without T after at(t)
@@ -40,7 +40,7 @@ class SparseTransition:
     size: int  # the number of states
     source: Array | None = None  # (T|1, Θ|1, X', D) in a flat (X, U|1) table, where mass at x' comes from
     share: Array | None = None  # (T|1, Θ|1, X', D) with which probability; 0 for padding
-    chance: Array | None = None  # (T|1, Θ|1, X, U|1, K) the probabilities, if they were worked out before
+    chance: Array | None = None  # (T|1, Θ|1, X, U|1, K) the probabilities, if they were computed in advance
 
     @property
     def num_times(self) -> int:
@@ -101,7 +101,7 @@ class SparseTransition:
 
     def push(self, before: Array, policy: Array) -> Array:
         if max(self.index.shape[2], self.log.shape[2]) == 1:
-            policy = sum_last(policy)[:, None]  # it does not matter what is done
+            policy = sum_last(policy)[:, None]  # the control does not matter
         weight = before.T[:, :, None] * policy  # (Θ, X, U)
         if self.source is not None and self.share is not None:
             flat = weight.reshape(weight.shape[0], -1)
@@ -152,10 +152,10 @@ class SparseTransition:
         return SparseTransition(self.index, log - value, self.size), (least - value)[..., 0]
 
     def divergence(self, other: Kernel) -> Array:
-        """KL for each given; a posterior that was made from a sparse kernel has its entries in the same places."""
+        """KL for each condition; a posterior made from a sparse kernel has its entries in the same places."""
         if isinstance(other, SparseTransition):
             return relative_entropy(self.log, other.log).sum(-1)
-        theirs = self._at_entries(other.table())  # whose rows may have more than these entries
+        theirs = self._at_entries(other.table())  # the other's rows may have further entries
         return mul_log(jnp.exp(self.log), self.log - jnp.where(self.log > -jnp.inf, theirs, 0.0)).sum(-1)
 
     def certain(self, *given: Array) -> None:
@@ -176,7 +176,7 @@ class SparseTransition:
         return replace(self, log=self.log.at[t].set(jnp.broadcast_to(row.log, self.log.shape[1:])))
 
     def _at_entries(self, cost: Array) -> Array:
-        """cost(given, x') at the entries, where it broadcasts, with no table over all pairs of states in between."""
+        """cost(given, x') at the entries, with broadcasting, but without a table over all pairs of states."""
         if cost.shape[-1] == 1:
             return cost
         shape = jnp.broadcast_shapes(cost.shape[:-1], self.index.shape[:-1])
@@ -210,7 +210,7 @@ def few_entries(log: Array) -> SparseTransition | None:
 
 
 def merge_entries(index: Array, probs: Array) -> tuple[Array, Array]:
-    """Entries (…, K) in which each outcome is there once: its probability where it is first, zero where it is again."""
+    """Entries (…, K) with merged outcomes: the first occurrence has the whole probability, later ones have zero."""
     same = index[..., :, None] == index[..., None, :]  # (…, K, K)
     first = ~jnp.tril(same, -1).any(-1)
     return index, safe_log(jnp.where(first, jnp.where(same, probs[..., None, :], 0.0).sum(-1), 0.0))
@@ -231,7 +231,7 @@ def _parameters_last(table: Array) -> Array:
 
 
 def _merged(index: Array, flow: Array) -> Array:
-    """What flows to each different place along the last axis, (…, M): equal ones are summed, the rest is zero."""
+    """The flow to each different place along the last axis, (…, M): equal places are summed, the rest is zero."""
     order = jnp.argsort(index, axis=-1)
     place, flow = (jnp.take_along_axis(table, order, -1) for table in (index, flow))
     run = jnp.cumsum(jnp.diff(place, axis=-1, prepend=place[..., :1]) != 0, axis=-1)

@@ -1,8 +1,7 @@
 """How surprising a move is while θ is unknown: −log m(x'|x,u), m being the next state with θ summed out.
 
-On average over where it leads, Σ_x' p(x'|x,u,θ) (−log m(x'|x,u)), it is the derivative of q(x) H[q(x'|x,u)]
-(:meth:`~npro_aif.tables.kernels.Transition.spread`) with respect to q(θ,x), which serves for kernels that have no
-faster way of their own.
+Its average over next states, Σ_x' p(x'|x,u,θ) (−log m(x'|x,u)), is the derivative of q(x) H[q(x'|x,u)]
+(:meth:`~npro_aif.tables.kernels.Transition.spread`) with respect to q(θ,x); kernels without a faster way use that.
 """
 
 from __future__ import annotations
@@ -17,13 +16,13 @@ from npro_aif.numerics import divide, safe_log
 from npro_aif.tables.kernels import Transition
 from npro_aif.tables.layout import contract
 
-BOUND = 50.0  # nats: what is held impossible and happens all the same surprises by no more
+BOUND = 50.0  # nats: the surprise of a move that is held impossible
 
 
 def surprise(kernel: Transition, weight: Array) -> Array:
     """Σ_x' p(x'|x,u,θ) (−log m(x'|x,u)) under the weight q(θ,x), (X, Θ): (U|1, X, Θ|1)."""
-    own = getattr(kernel, "surprise", None)
-    return derivative(kernel.spread, weight) if own is None else own(weight)
+    method = getattr(kernel, "surprise", None)
+    return derivative(kernel.spread, weight) if method is None else method(weight)
 
 
 def derivative(spread: Callable[[Array], Array], weight: Array) -> Array:

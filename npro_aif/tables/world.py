@@ -31,9 +31,9 @@ class World(NamedTuple):
     horizon: Array  # () the number of steps that count
     theta: Array  # (Θ,) the flat parameter index of each row
     loop: Loop  # what the policy sees, and what it remembers
-    certain: IndexEmission | None  # all certain observations of a slice as one (npro_aif.tables.joint)
+    certain: IndexEmission | None  # all certain observations of a slice merged (npro_aif.tables.joint)
     signature: Signature
-    labels: Labels | None = None  # the same, as passes over time ask for it in a large world
+    labels: Labels | None = None  # the same in the form that passes over time need in a large world
 
     @property
     def num_controls(self) -> int:
@@ -60,12 +60,12 @@ class World(NamedTuple):
         return self._replace(state=self.state.routed(num_parameters, num_states), labels=labels)
 
     def prepared(self) -> World:
-        """The world whose kernels have what is worth working out once."""
+        """The world whose kernels have the tables that are worth computing once."""
         world = self.over_parameters(lambda kernel: kernel.prepared(), lambda table: table)
         return world if world.certain is None else world._replace(certain=world.certain.counted())
 
     def narrowed(self) -> World:
-        """The world whose tables of certain outcomes take as few bytes as they need; memories compute with them."""
+        """The world whose tables of certain outcomes take few bytes; not the memories', which are computed with."""
         if self.loop.closed:
             return self
         return self.over_parameters(lambda kernel: getattr(kernel, "narrowed", lambda: kernel)(), lambda table: table)
@@ -78,7 +78,7 @@ class World(NamedTuple):
         )
 
     def without(self, varying: World) -> World:
-        """The world with None for every table of which something varies.
+        """The world with None for every table in which something varies.
 
         :param varying: a world with True and False in place of arrays.
         """
@@ -89,7 +89,7 @@ class World(NamedTuple):
         return _each(constant, constant, self, varying)
 
     def filled(self, fresh: World) -> World:
-        """The tables of another world where this one has None, safe to use though nobody looked at them."""
+        """The world with the tables of another in place of None, guarded because their numbers were not checked."""
         return _each(
             lambda own, other: other.guarded().prepared() if own is None else own,
             lambda own, other: other if own is None else own,
@@ -98,7 +98,7 @@ class World(NamedTuple):
         )
 
     def over_parameters(self, kernel: Callable[[Any], Any], table: Callable[[Array], Any]) -> World:
-        """A function of every kernel, and one of every preference's table (T|1, Θ|1, …), that are there."""
+        """Apply one function to every kernel, and another to every preference's table (T|1, Θ|1, …)."""
 
         def apply(function: Callable[[Any], Any], value: Any) -> Any:
             return None if value is None else function(value)

@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 
 import npro_aif as aif
-from npro_aif.acting.distributed import Kept, Workers, iterate_blocks
+from npro_aif.acting.distributed import Store, Workers, iterate_blocks
 from npro_aif.acting.episodes import Episode
 from npro_aif.envs import TMaze
 from npro_aif.models import tmaze
@@ -92,13 +92,13 @@ class Fragile(Executor):
 
 
 def test_what_was_finished_before_an_executor_broke_is_kept(tmp_path: Path, expected: list[Any]) -> None:
-    kept, first, second = Kept(tmp_path, {"task": "wandering"}), Fragile(2), Fragile(99)
+    store, first, second = Store(tmp_path, {"task": "wandering"}), Fragile(2), Fragile(99)
     ended: list[Episode] = []
-    going = iterate_blocks(wanderers, SEEDS, first, kept)
+    going = iterate_blocks(wanderers, SEEDS, first, store)
     with pytest.raises(RuntimeError, match=r"executor: found it broken \(BrokenExecutor: a worker has gone\) with 2 b"):
         ended.extend(episode for block in going for episode in block.episodes)
     assert len(ended) == 2 * LOCKSTEP
-    blocks = list(iterate_blocks(wanderers, SEEDS, second, kept))
+    blocks = list(iterate_blocks(wanderers, SEEDS, second, store))
     assert rows(episode for block in blocks for episode in block.episodes) == expected
     assert (first.jobs, second.jobs) == (2, 2)  # nothing was done twice
 
@@ -112,7 +112,7 @@ def test_what_cannot_travel_is_refused() -> None:
 
 
 def test_a_worker_that_is_killed_costs_only_its_block(tmp_path: Path, expected: list[Any]) -> None:
-    kept = Kept(tmp_path, {"task": "wandering"})
+    store = Store(tmp_path, {"task": "wandering"})
     killed: list[int | None] = []
 
     def kill_one() -> None:
@@ -124,7 +124,7 @@ def test_a_worker_that_is_killed_costs_only_its_block(tmp_path: Path, expected: 
 
     killer = threading.Thread(target=kill_one, daemon=True)
     killer.start()
-    blocks = list(iterate_blocks(partial(wanderers, 0.02), SEEDS, Workers(2), kept))
+    blocks = list(iterate_blocks(partial(wanderers, 0.02), SEEDS, Workers(2), store))
     killer.join(1)
     assert killed
     assert rows(episode for block in blocks for episode in block.episodes) == expected
@@ -167,11 +167,11 @@ def test_a_dask_cluster_gives_the_same_table(cluster: tuple[Path, list[Any]], ex
 def test_a_scheduler_that_dies_is_told(cluster: tuple[Path, list[Any]], tmp_path: Path) -> None:
     from npro_aif.experiments.workers import workplace
 
-    kept = Kept(tmp_path / "run", {"task": "wandering"})
+    store = Store(tmp_path / "run", {"task": "wandering"})
     seen = []
 
     def stop_after_one(executor: Any) -> None:
-        for block in iterate_blocks(partial(wanderers, 0.05), SEEDS, executor, kept):
+        for block in iterate_blocks(partial(wanderers, 0.05), SEEDS, executor, store):
             seen.append(block)
             cluster[1][0].kill()
 

@@ -172,8 +172,8 @@ def test_free_energy(recording: Recording, tmp_path: Path) -> None:
     first, *others = recording.plans
     axes = plot_free_energy({"first": first, "others": others})
     one, mean = axes.lines
-    made = int(first.info.iterations)
-    np.testing.assert_array_equal(one.get_ydata()[:-1], first.free_energy[:made])
+    count = int(first.info.iterations)
+    np.testing.assert_array_equal(one.get_ydata()[:-1], first.free_energy[:count])
     assert one.get_ydata()[-1] == first.free_energy[-1]
     assert mean.get_ydata()[-1] == pytest.approx(np.mean([plan.free_energy[-1] for plan in others]), rel=1e-6)
     assert mean.get_ydata()[0] == pytest.approx(np.mean([plan.free_energy[0] for plan in others]), rel=1e-6)

@@ -65,9 +65,9 @@ def test_behaviour_is_every_choice_after_every_update() -> None:
             seen = {name: int(table[n, t]) for name, table in DATA.observations.items() if table[n, t] >= 0}
             belief = aif.update_belief(own.model, belief, int(control), seen)
     np.testing.assert_allclose(value(2.0, 0.7, 1.5), expected, rtol=1e-5)
-    made = aif.decisions(own.model, initial_belief(), DATA, horizon=3, max_steps=3)
-    assert made.counts.sum() == 8
-    assert (made.counts.sum(1) > 0).sum() == 6  # the three first decisions are one
+    choices = aif.decisions(own.model, initial_belief(), DATA, horizon=3, max_steps=3)
+    assert choices.counts.sum() == 8
+    assert (choices.counts.sum(1) > 0).sum() == 6  # the three first decisions are one
 
 
 def test_choices_tell_products_only() -> None:

@@ -47,8 +47,8 @@ def t_maze(mesh: Any) -> Made:
     """A plan from the start, a belief update at the cue."""
     model, belief = tmaze.tmaze, tmaze.initial_belief()
     plan = planned(model, belief, mesh, solver=aif.CoordinateSolver(max_sweeps=20, restarts=1))
-    told = aif.Filter(model, belief, mesh=mesh)(belief, tmaze.SOUTH, {"cue": 1, "place": tmaze.CUE})
-    belief = told if mesh is None else told.whole()
+    belief_after = aif.Filter(model, belief, mesh=mesh)(belief, tmaze.SOUTH, {"cue": 1, "place": tmaze.CUE})
+    belief = belief_after if mesh is None else belief_after.whole()
     return {"leaves": [*plan["leaves"], belief.parameter.tolist(), belief.state[1].tolist()]}
 
 
@@ -204,9 +204,9 @@ def main() -> None:
     if "--quick" in sys.argv:
         jax.config.update("jax_disable_most_optimizations", True)
     for name in names:
-        made = WORLDS[name](mesh)
+        world = WORLDS[name](mesh)
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-        print(json.dumps({"name": name, "peak": peak, **made}), flush=True)
+        print(json.dumps({"name": name, "peak": peak, **world}), flush=True)
 
 
 if __name__ == "__main__":

@@ -512,8 +512,8 @@ def test_the_mazes_and_the_tiger() -> None:
     plan = solved(tiger.tiger, tiger.initial_belief(), 6)
     assert_close(6 * np.log(3) - plan.info.upper, 5.6188, 1e-4)
     assert_close(plan.memory.sum(-1), np.ones(7), 1e-9)
-    told = aif.guides.TemporalGuide(tiger.tiger, learn=("control",))
-    exact = aif.Planner(tiger.tiger, told, aif.Planning(), aif.CoordinateSolver(), max_horizon=6)
+    guide = aif.guides.TemporalGuide(tiger.tiger, learn=("control",))
+    exact = aif.Planner(tiger.tiger, guide, aif.Planning(), aif.CoordinateSolver(), max_horizon=6)
     assert_close(exact(KEY, tiger.initial_belief()).free_energy[-1], plan.info.upper, 1e-6)
 
 

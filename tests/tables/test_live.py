@@ -119,8 +119,8 @@ def test_a_plan_of_rows_is_the_plan(evidence: Any, by_rows: Any) -> None:
     def plan(use: bool, mesh: Any) -> Any:
         by_rows(use)
         planner = aif.Planner(model, objective=objective, solver=solver, max_horizon=12, mesh=mesh)
-        made = planner(jax.random.key(0), belief)
-        return made.control, made.state, made.observation, made.free_energy, made.terms
+        plan = planner(jax.random.key(0), belief)
+        return plan.control, plan.state, plan.observation, plan.free_energy, plan.terms
 
     expected = plan(False, None)
     for mesh_or_none in (None, mesh):

@@ -153,8 +153,8 @@ def _truth(info: Mapping[str, Any], signature: Signature, drawing: Drawing | Non
 
 def _belief(belief: Belief, signature: Signature, drawing: Drawing | None) -> dict[str, Any]:
     parameter = np.asarray(belief.parameter, np.float64)
-    given = belief.state if is_sparse(belief) else np.asarray(belief.state)
-    state = parameter @ given  # (X,) p(x)
+    rows = belief.state if is_sparse(belief) else np.asarray(belief.state)
+    state = parameter @ rows  # (X,) p(x)
     sites: dict[str, list[float]] = {}
     for table, role in ((parameter, signature.parameter), (state, signature.state)):
         sites |= {site.name: sparse(marginalize(table, role, site.name)) for site in role}
@@ -164,14 +164,14 @@ def _belief(belief: Belief, signature: Signature, drawing: Drawing | None) -> di
     }
     if drawing is not None:
         numbers["places"] = sparse(np.bincount(drawing.place_of(signature), state, len(drawing.places)))
-        numbers["things"] = _things(drawing, parameter, given)
+        numbers["things"] = _things(drawing, parameter, rows)
     return numbers
 
 
-def _things(drawing: Drawing, parameter: np.ndarray, given: Any) -> list[list[float]]:
+def _things(drawing: Drawing, parameter: np.ndarray, states: Any) -> list[list[float]]:
     """For each thing how probable it is at each place, given p(θ), (Θ,), and p(x|θ), (Θ, X)."""
     rows: Sequence[list[float]] = [
-        sparse((parameter if thing.shown is None else parameter * (given @ thing.shown)) @ thing.at)
+        sparse((parameter if thing.shown is None else parameter * (states @ thing.shown)) @ thing.at)
         for thing in drawing.things
     ]
     return list(rows)

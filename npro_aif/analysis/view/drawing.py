@@ -80,10 +80,10 @@ class Drawing:
 
     def check(self, signature: Signature) -> None:
         """Refuse a drawing that is not of this world."""
-        known = {site.name: site.size for site in signature.state}
+        sizes = {site.name: site.size for site in signature.state}
         for name in self.sites + ((self.heading,) if self.heading else ()):
-            if name not in known:
-                raise ValueError(f"drawing: found the site '{name}', expected a state: {', '.join(known)}")
+            if name not in sizes:
+                raise ValueError(f"drawing: found the site '{name}', expected a state: {', '.join(sizes)}")
         shape = product(signature.visible), signature.num_controls
         expected: dict[str, tuple[Any, tuple[int, ...]]] = {
             "places": (self.places, (product(self._place_sites(signature)), 2)),

@@ -142,19 +142,19 @@ def _alike(plan: Plan, size: int) -> Plan:
 
 
 def _tree(plan: Plan, depth: int) -> list[dict[str, Any]]:
-    left = [MOST_BRANCHES]
-    return [_branch(branch, {}, left) for branch in plan.tree(depth).branches if branch.probability >= LEAST_BRANCH]
+    budget = [MOST_BRANCHES]
+    return [_branch(branch, {}, budget) for branch in plan.tree(depth).branches if branch.probability >= LEAST_BRANCH]
 
 
-def _branch(branch: Branch, before: dict[str, str], left: list[int]) -> dict[str, Any]:
+def _branch(branch: Branch, before: dict[str, str], budget: list[int]) -> dict[str, Any]:
     """One situation; ``left`` counts how many more there may be."""
-    left[0] -= 1
+    budget[0] -= 1
     new = {name: label for name, label in branch.seen.items() if before.get(name) != label}
     likely = [kid for kid in branch.branches if kid.probability >= LEAST_BRANCH]
     kids = []
     for kid in likely:
-        if left[0] > 0:
-            kids.append(_branch(kid, branch.seen, left))
+        if budget[0] > 0:
+            kids.append(_branch(kid, branch.seen, budget))
     believed = {}
     for name, probs in branch.believed.items():
         label, p = max(probs.items(), key=lambda item: item[1])

@@ -209,9 +209,9 @@ def _grid(
     )
 
 
-def _moving(to: np.ndarray, own: np.ndarray) -> np.ndarray:
+def _moving(to: np.ndarray, places: np.ndarray) -> np.ndarray:
     """Where controls lead, (places, U); nowhere, if they stay."""
-    return np.where(to == own[:, None], NOWHERE, to)
+    return np.where(to == places[:, None], NOWHERE, to)
 
 
 DRAWINGS: dict[Callable[..., Any], Callable[..., Drawing]] = {

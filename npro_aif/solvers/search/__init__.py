@@ -1,4 +1,4 @@
-"""Search for exact contingent plans: information states, bounds, AND/OR search, and the plan that comes of it."""
+"""Search for exact contingent plans: information states, bounds, AND/OR search, and the resulting plan."""
 
 from npro_aif.solvers.search.solver import Certificate, SearchInfo, SearchSolver
 

@@ -1,10 +1,10 @@
 """AND/OR search over information states and steps left, depth first, with bounds from below.
 
 Costs of nodes are counted beyond the perfect-information cost, their ``floor``. A node's ``low`` starts at zero and
-only rises. The control with the least lower bound is followed to a next state that is not solved until its own bound
-has risen so much that another control is better (or the control is solved); so nothing is walked again from the root.
-At every moment all bounds hold, which makes the search anytime: what it has not solved is completed by simple rules
-(or by control sequences done blindly, in a world of chance), which bound the cost from above.
+only rises. The control with the least lower bound is followed to an unsolved next state, until its own bound has risen
+so much that another control is better (or the control is solved); so no path is walked again from the root. All bounds
+hold at every moment, which makes the search anytime: unsolved nodes are completed by simple rules (in a world of chance
+by blind control sequences), which bound the cost from above.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ SLACK = 1e-11  # rounding in sums of bounds
 LEAST_RISE = (
     1e-6  # nats by which a bound is raised at the least: two controls that tie would overtake each other by less
 )
-FIRST_LOOK = 64  # nodes after which the gap is looked at for the first time
-LEAST_SHARE = 1 / 16  # of the time that is given: with less left, a search ends
-MARGIN = 1.25  # what is set aside for completing a plan, beyond what the last one took
-BLINDLY = -1  # in place of a control: what completes the node is done
+FIRST_LOOK = 64  # nodes after which the gap is computed for the first time
+LEAST_SHARE = 1 / 16  # a search ends when less than this share of its time is left
+MARGIN = 1.25  # the time set aside for completing a plan, relative to the time of the last completion
+BLINDLY = -1  # in place of a control: the node's completion is followed
 
 
 class Completion(NamedTuple):
-    """What is done from a node on where the search did not come."""
+    """What is done from a node that the search did not reach."""
 
     cost: float  # beyond the node's floor
     way: tuple[int, ...] | Rule | Vector  # a sequence of controls, a rule, or a plan
 
 
-KNOWN = Completion(0.0, Rule.ALL)  # where everything is known: the rule does what is best
+KNOWN = Completion(0.0, Rule.ALL)  # where everything is known the rule is optimal
 
 
 class Stop(Exception):
@@ -50,14 +50,14 @@ class Stop(Exception):
 
 
 class Node:
-    """An information state with so many steps left, looked at so deep.
+    """An information state with a number of steps left and a depth of search.
 
     With V the perfect-information cost, a control costs (beyond V at this node)
 
         costs_u + Σ_i p_i r_i,   costs_u = E[cost_u] + Σ_h' p(h'|u) V(h') − floor ≥ 0
 
-    where r_i is what the i-th belief that may follow costs beyond V; it is that of the state which stands for it but
-    for a factor between 1 − blur and 1 + blur.
+    where r_i is the cost of the i-th possible next belief beyond V; up to a factor between 1 − blur and 1 + blur it is
+    the cost of the state that represents this belief.
     """
 
     __slots__ = (
@@ -67,16 +67,16 @@ class Node:
 
     def __init__(self, state: InformationState, left: int, depth: int, floor: float):
         self.state, self.left, self.depth, self.floor = state, left, depth, floor
-        self.low, self.high = 0.0, math.inf  # bounds; the second one when it is solved
-        self.solved = False  # no control costs less than the best (as far as the depth reaches)
-        self.best = BLINDLY  # control, when it is solved
-        self.costs: list[float] | None = None  # by control; infinite for those that are left out
+        self.low, self.high = 0.0, math.inf  # bounds; the second is set when the node is solved
+        self.solved = False  # whether no control costs less than the best (as far as the depth reaches)
+        self.best = BLINDLY  # the best control, once the node is solved
+        self.costs: list[float] | None = None  # by control; infinite for controls that are left out
         self.kids: list[list[tuple[float, Node]]] = []  # by control
-        self.bounds: list[float] = []  # by control, from below; they may be older than those of the kids
+        self.bounds: list[float] = []  # by control, from below; they may be older than the kids' bounds
         self.blur = 0.0
         self.completion: Completion | None = None
-        self.point: Point | None = None  # in a world of chance: the plans that are known for it
-        self.stamp = -1  # of the policy that the next two belong to
+        self.point: Point | None = None  # in a world of chance: its belief among the known plans
+        self.stamp = -1  # the policy to which the next two belong
         self.upper, self.control = math.inf, BLINDLY
 
     def low_of(self, control: int) -> float:
@@ -89,7 +89,7 @@ class Node:
         return [self.low_of(control) for control in range(len(self.kids))]
 
     def least(self) -> int:
-        """The control with the least bound from below; that of no other is looked at anew."""
+        """The control with the least bound from below; no other control's bound is computed anew."""
         bounds = self.bounds
         while True:
             low = min(bounds)
@@ -99,12 +99,12 @@ class Node:
                 return control
 
     def settled(self, control: int = BLINDLY, high: float = 0.0) -> None:
-        """Note that it is solved."""
+        """Mark the node as solved."""
         self.solved, self.best, self.high = True, control, high
 
 
 class AndOrSearch:
-    """The nodes of a game; what one plan looked at serves the next.
+    """The nodes of a game; nodes of one plan serve later plans.
 
     :param vectors: plans that are known already.
     """
@@ -113,10 +113,10 @@ class AndOrSearch:
         self.game, self.information = game, Information(game, tolerance)
         self._vectors = vectors
         self.nodes: dict[tuple[int, int, int], Node] = {}
-        self.expanded = 0  # nodes, for the present plan
+        self.expanded = 0  # nodes expanded for the present plan
         self.deepest = 0
-        self.start = 0  # the steps that are left at its root
-        self.completing = 0.0  # the seconds that completing the last plan took
+        self.start = 0  # the steps left at the root of the present plan
+        self.completing = 0.0  # the seconds that it took to complete the last plan
         self.interrupted = False
         self.most_nodes: float = math.inf
         self.deadline = math.inf
@@ -127,7 +127,7 @@ class AndOrSearch:
     def node(self, state: InformationState, left: int, depth: int, floor: float | None = None) -> Node:
         """The node of an information state.
 
-        :param floor: what it costs with everything seen, where that is known.
+        :param floor: its perfect-information cost, if that is known.
         """
         depth = min(left, depth)
         key = state.number, left, depth
@@ -142,7 +142,7 @@ class AndOrSearch:
         node = Node(state, left, depth, floor)
         if depth == 0 or (len(state.support) == 1 and self.game.certain_moves):
             node.settled()
-        elif left == 1:  # what is seen at the end changes nothing
+        elif left == 1:  # observations at the end change nothing
             node.costs = (self.game.layer(1).costs(state.support, state.weight) - floor).tolist()
             node.kids = [[] for _ in node.costs]
             node.low = min(node.costs)
@@ -150,7 +150,7 @@ class AndOrSearch:
         return node
 
     def count(self, node: Node) -> None:
-        """Count a look at a node, unless a limit is reached."""
+        """Count an expansion, unless a limit is reached."""
         if self.expanded >= self.most_nodes:
             raise Stop
         self.check()
@@ -158,12 +158,12 @@ class AndOrSearch:
         self.deepest = max(self.deepest, self.start - node.left + 1)
 
     def check(self) -> None:
-        """Stop where time is up, or somebody says so."""
+        """Stop if time is up or an interrupt was requested."""
         if self.interrupted or time.perf_counter() > self.deadline:
             raise Stop
 
     def expand(self, node: Node) -> None:
-        """Look at every control; leave out those that change nothing where waiting cannot pay."""
+        """Expand every control; controls that change nothing are left out if waiting cannot pay."""
         self.count(node)
         state, left = node.state, node.left
         turn = self.information.turn(state, left)
@@ -188,7 +188,7 @@ class AndOrSearch:
 
     @property
     def vectors(self) -> Vectors:
-        """The plans that are known; of new parameters nothing is known yet, and groups are others with them."""
+        """The known plans; new parameters change the groups, and there are no plans for them yet."""
         if self._vectors is None or self._vectors.size != self.game.layers[0].size:
             self._vectors = Vectors(self.game)
             for node in self.nodes.values():
@@ -196,7 +196,7 @@ class AndOrSearch:
         return self._vectors
 
     def point(self, node: Node) -> Point | None:
-        """A node's belief among the plans; None where these do not go together (:meth:`.vectors.Vectors.point`)."""
+        """A node's belief among the plans; None if it spans several groups (:meth:`.vectors.Vectors.point`)."""
         if node.point is None:
             node.point = self.vectors.point(node.state.support, node.state.weight, node.left)
         return node.point
@@ -204,11 +204,11 @@ class AndOrSearch:
     # --- Search ---
 
     def solve(self, root: Node, *, max_nodes: float, seconds: float, tolerance: float, ties: bool) -> str:
-        """Search until the root is solved or a limit is reached; how it ended: "solved", "gap", "stopped".
+        """Search until the root is solved or a limit is reached; returns "solved", "gap" or "stopped".
 
-        :param seconds: for all of it, the completion of the plan included, for which as much is set aside as the last
-            one took; where that is not known, or a gap is asked for, half of the time goes into the search first.
-        :param tolerance: stop where the bounds differ by no more; it is looked at whenever the nodes have doubled.
+        :param seconds: for the search and the completion of the plan, for which the time of the last completion is set
+            aside; if that is not known, or a gap is asked for, the first half of the time goes to the search.
+        :param tolerance: stop when the bounds differ by at most this; checked whenever the number of nodes has doubled.
         :param ties: solve every control that is as good as the best.
         """
         self.start, self.expanded, self.deepest = root.left, 0, 0
@@ -265,13 +265,13 @@ class AndOrSearch:
                     break
                 self.improve(kid, kid.low + max(root.low + EQUAL - low, LEAST_RISE) / p)
 
-    # --- What was found ---
+    # --- The policy that was found ---
 
     def upper(self, node: Node, *, by_low: bool = False) -> float:
-        """What the policy costs that was found from a node on, beyond the node's floor.
+        """The cost of the policy found from a node on, beyond the node's floor.
 
-        A node that was looked at does the control with the least bound from below, or one that is solved and costs
-        less (not with ``by_low``). Where the search did not come, it is completed.
+        At an expanded node the policy takes the control with the least bound from below, or (not with ``by_low``) a
+        solved one that costs less. Nodes that the search did not reach are completed.
         """
         self.stamp += 1
         self._by_low = by_low
@@ -292,13 +292,13 @@ class AndOrSearch:
         return node.upper
 
     def _best(self, node: Node) -> tuple[float, int]:
-        """The least cost of a node that was looked at, and its control."""
+        """The least cost of an expanded node, and its control."""
         if node.solved and node.depth == node.left:
             return node.high, node.best
         return min((self.cost(node, u), u) for u in self._options(node))
 
     def _options(self, node: Node) -> list[int]:
-        """The controls among which the policy has its own, at a node that was looked at."""
+        """The controls among which the policy chooses, at an expanded node."""
         lows = node.lows()
         first = node.best if node.solved else min(range(len(lows)), key=lows.__getitem__)
         if self._by_low:
@@ -311,12 +311,13 @@ class AndOrSearch:
         assert node.costs is not None
         return node.costs[control] + (1 + node.blur) * sum(p * self.settle(kid) for p, kid in node.kids[control])
 
-    # --- Where it did not come ---
+    # --- Nodes that the search did not reach ---
 
     def completion(self, node: Node) -> Completion:
-        """What is done from a node on that is not solved: a plan of the trials, if there were some.
+        """What is done from an unsolved node: a plan of the trials, if there were trials.
 
-        Otherwise it was not looked at: a rule in a world without chance, in others control sequences.
+        Otherwise the node was not expanded, and a rule is followed in a world without chance, a control sequence in
+        other worlds.
         """
         if node.point is not None:
             cost = max(0.0, node.point.look() - node.floor)
@@ -333,9 +334,9 @@ class AndOrSearch:
         return node.completion  # type: ignore[return-value]
 
     def complete(self, roots: Sequence[Node], *, rivals: bool = False) -> None:
-        """Complete these nodes and all that the policy comes to from them, together where that is quicker.
+        """Complete these nodes and all nodes that the policy reaches from them, together if that is quicker.
 
-        :param rivals: also those of the nodes themselves that were looked at but not solved.
+        :param rivals: also complete those of the given nodes that were expanded but not solved.
         """
         if not self.game.certain:
             return
@@ -367,9 +368,9 @@ def _all_known(kids: list[tuple[float, Node]]) -> bool:
 
 
 class Interrupts:
-    """While a search runs Ctrl-C asks it to stop, and what was found is kept; and no garbage is collected.
+    """While a search runs, Ctrl-C asks it to stop and its results are kept; garbage collection is off.
 
-    (Nodes are many and hold no cycles: looking for some would take a third of the time.)
+    (There are many nodes without reference cycles; searching for cycles would take a third of the time.)
     """
 
     def __init__(self, search: AndOrSearch):

@@ -1,4 +1,4 @@
-"""Beliefs as few hypotheses with weights, and how a step parts them by what is seen.
+"""Beliefs as a few hypotheses with weights, and how a step divides them by observations.
 
 The same arithmetic serves classes of hypotheses, on which the search runs, and the hypotheses themselves, on which a
 plan is replayed.
@@ -16,14 +16,14 @@ from npro_aif.solvers.search.hypotheses import Step
 
 
 class Branches(NamedTuple):
-    """What a step from a belief may bring: B branches, each with some hypotheses."""
+    """The possible results of a step from a belief: B branches, each with some hypotheses."""
 
     control: np.ndarray  # (B,) after which control
-    prob: np.ndarray  # (B,) the weight that comes here
+    prob: np.ndarray  # (B,) the weight of the branch
     start: np.ndarray  # (B + 1,) where each branch's hypotheses begin in the next two
     support: np.ndarray  # (N,) hypotheses, rising in each branch
     weight: np.ndarray  # (N,) p(h | branch): each branch sums to one
-    outcome: np.ndarray  # (B,) the code of what is seen: equal for equal sights after the same control
+    outcome: np.ndarray  # (B,) the code of the observation: equal for equal observations after the same control
 
 
 class Branching:
@@ -33,16 +33,16 @@ class Branching:
         self.num_controls: int = np.shape(step.cost)[1]
         self.num_outcomes = math.prod(table.shape[-1] for table in step.sight)
         self.certain = step.chance is None and not step.sight
-        self._view = (  # where each control is in the tables of what is seen
+        self._view = (  # the place of each control in the tables of observations
             np.arange(self.num_controls) if np.shape(step.label)[1] > 1 else np.zeros(self.num_controls, np.intp)
         )
         self._numbering = Numbering()  # of labels
-        self._room = self._label_room = 0  # hypotheses and labels are counted as if there were so many
+        self._room = self._label_room = 0  # codes leave room for this many hypotheses and labels
         self.size = 0
         self.grow(step)
 
     def grow(self, step: Step) -> None:
-        """Take in what was added at the end of the tables."""
+        """Read the rows that were added at the end of the tables."""
         label = self._numbering(step.label[self.size :])[0]
         before, self.step, self.size = self.size, step, len(step.cost)
         if before == 0:
@@ -93,7 +93,7 @@ class Branching:
         return self.label[support, self._view[control]]
 
     def branches(self, support: np.ndarray, weight: np.ndarray, control: int | None = None) -> Branches:
-        """What each control (or one) may bring."""
+        """The possible results of each control, or of one."""
         key, mass = self._outcomes(support, weight, control)
         order = np.argsort(key, kind="stable")
         key, mass = key[order], mass[order]
@@ -115,7 +115,7 @@ class Branching:
         )
 
     def _outcomes(self, support: np.ndarray, weight: np.ndarray, control: int | None) -> tuple[np.ndarray, np.ndarray]:
-        """Every (control, what is seen, hypothesis) as one number, and its mass."""
+        """Every (control, observation, hypothesis) as one number, and its mass."""
         chosen = slice(None) if control is None else slice(control, control + 1)
         if self.certain:
             key = self._key[support, chosen]
@@ -139,7 +139,7 @@ class Branching:
         return seen * self._room + to, mass
 
     def outcomes(self, code: int) -> tuple[int, tuple[int, ...]]:
-        """What a branch's code stands for: the label's number, and the outcome of each uncertain site."""
+        """The meaning of a branch's code: the label's number, and the outcome of each uncertain site."""
         values = []
         for table in reversed(self.step.sight):
             code, value = divmod(code, table.shape[-1])

@@ -1,9 +1,9 @@
-"""Hypotheses that no agent could tell apart, and need not: they cost the same, look the same and lead to the same.
+"""Classes of hypotheses that no agent can or need tell apart: equal costs, equal observations, equal successors.
 
-Every hypothesis gets a 64-bit name, made of what is seen on arriving there, of what each control costs, and of how
-probable each next name is. After n rounds equal names mean that n steps bring the same whatever is done. So parameters
-and states that no longer matter fall together: in DoorKey, where the key lay once it is carried. (Different hypotheses
-get the same name by chance with a probability of about H²/2⁶².)
+Every hypothesis gets a 64-bit name, made of the observation on arriving there, of the costs of the controls, and of the
+probabilities of the next names. After n rounds, hypotheses with equal names behave the same for n steps whatever is
+done. So parameters and states that no longer matter fall together, such as the place of DoorKey's key once it is
+carried. (Different hypotheses get the same name by chance with a probability of about H²/2⁶².)
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ import numpy as np
 
 from npro_aif.solvers.search.hypotheses import Step, words
 
-GRAIN = 2.0**-30  # costs are told apart down to this, in nats
-UNIT = 2.0**40  # probabilities are told apart down to one of so many
+GRAIN = 2.0**-30  # costs are distinguished down to this difference, in nats
+UNIT = 2.0**40  # probabilities are distinguished down to a difference of 1 / UNIT
 PRIMES = (2**31 - 1, 2**31 - 19)  # multiplying modulo a prime loses nothing, whatever the probability
 
 
 def names(steps: Sequence[Step], rounds: int, first: int) -> np.ndarray:
-    """The name of each hypothesis, (H,) uint64, by what ``rounds`` steps bring.
+    """The name of each hypothesis, (H,) uint64, by its behaviour over ``rounds`` steps.
 
-    :param steps: every kind of step that there is; those with the same moves share their arrays.
+    :param steps: every kind of step; kinds with the same moves share their arrays.
     :param first: the number of the first hypothesis.
     """
     num_controls = steps[0].cost.shape[1]
@@ -45,7 +45,7 @@ def names(steps: Sequence[Step], rounds: int, first: int) -> np.ndarray:
 
 
 def _ways(step: Step, place: int, first: int) -> Iterator[tuple[np.ndarray, np.ndarray | None, np.uint64]]:
-    """By control: where it leads, (H, J), the chance of each, and what to multiply its name with."""
+    """By control: the next hypotheses, (H, J), their probabilities, and a factor for their names."""
     for control, factor in enumerate(_odd(3, place, step.to.shape[1])):
         to = (step.to[:, control] - first).astype(np.intp)
         yield to, None if step.chance is None else _units(step.chance[:, control]), factor

@@ -1,4 +1,4 @@
-"""What a search found, as a graph: at each place a control, and where each thing that may be seen leads."""
+"""The policy that a search found, as a graph: at each place a control, and the next place after each observation."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ END = -1  # of the plan
 @jax.tree_util.register_static
 @dataclass(frozen=True, eq=False)
 class Contingency:
-    """A policy of everything that was seen and done."""
+    """A policy that depends on everything seen and done."""
 
     starts: tuple[
         tuple[float, int], ...

@@ -1,4 +1,4 @@
-"""Rules followed forward over the hypotheses themselves, all of them at once, in a world without chance."""
+"""Rules followed forward over all hypotheses at once, in a world without chance."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Followed(NamedTuple):
         return cls(nothing, nothing, nothing, nothing, np.zeros(0))
 
     def joined(self, others: list[Followed]) -> Followed:
-        """With others; what is the same is put together."""
+        """Joined with others; equal rows are merged."""
         rows = Followed(*map(np.concatenate, zip(self, *others, strict=True)))
         order = np.lexsort((rows.support, rows.memory, rows.place))
         rows = Followed(*(column[order] for column in rows))
@@ -63,7 +63,7 @@ class Follower:
         self.game, self.graph, self.marginals, self.horizon = game, graph, marginals, horizon
 
     def __call__(self, t: int, rows: Followed) -> Followed:
-        """Where the hypotheses are after step t."""
+        """The hypotheses after step t."""
         if not len(rows.place):
             return rows
         left = self.horizon - t
@@ -80,28 +80,28 @@ class Follower:
         return Followed.none().joined([Followed(place, rows.rule, memory, arrived, rows.mass)])
 
     def _choose(self, left: int, rows: Followed) -> np.ndarray:
-        """The control of each row, by the rule of its place; the graph gets it too."""
+        """The control of each row, by the rule of its place; it is also written into the graph."""
         control = np.zeros(len(rows.place), np.int64)
         for number, rule in enumerate(RULES):
-            own = np.flatnonzero(rows.rule == number)
-            if not len(own):
+            members = np.flatnonzero(rows.rule == number)
+            if not len(members):
                 continue
-            of_class = self.game.class_of[rows.support[own]]
-            order = np.lexsort((of_class, rows.place[own]))
-            place, of_class = rows.place[own][order], of_class[order]
+            of_class = self.game.class_of[rows.support[members]]
+            order = np.lexsort((of_class, rows.place[members]))
+            place, of_class = rows.place[members][order], of_class[order]
             distinct = np.flatnonzero(np.append(True, (place[1:] != place[:-1]) | (of_class[1:] != of_class[:-1])))
-            weight = np.add.reduceat(rows.mass[own][order], distinct)
+            weight = np.add.reduceat(rows.mass[members][order], distinct)
             place, first = place[distinct], starts(place[distinct])
             chosen = rule_controls(
                 self.game.layer(left), self.game.value(left - 1), of_class[distinct], weight, first, rule
             )
             for at, one in zip(place[first].tolist(), chosen.tolist(), strict=True):
                 self.graph.controls[at] = one
-            control[own] = chosen[np.searchsorted(place[first], rows.place[own])]
+            control[members] = chosen[np.searchsorted(place[first], rows.place[members])]
         return control
 
     def _places(self, place: np.ndarray, seen: np.ndarray, shown: np.ndarray) -> np.ndarray:
-        """The next place of each row, one for each thing that is seen at a place."""
+        """The next place of each row: one for each observation at a place."""
         order = np.lexsort((seen, place))
         group = np.append(True, np.diff(place[order]) | np.diff(seen[order])).astype(bool)
         first, after = order[group], self.graph.after

@@ -1,10 +1,10 @@
-"""A world from its end on: steps by how many are left, over classes of hypotheses, with the perfect-information bound.
+"""A world counted from its end: steps by the number left, over classes of hypotheses, and the perfect-information cost.
 
     V_0(h) = 0,   V_k(h) = min_u cost_k(h,u) + Σ_h' p(h'|h,u) V_{k-1}(h')
 
-is what k steps cost an agent that sees everything, so that Σ_h b(h) V_k(h) is a bound from below on what they cost one
-that believes b. Nothing here depends on the belief: a game serves all plans whose last steps are the same, whatever
-their horizon. Parameters come in when a belief first holds them possible.
+is the cost of k steps for an agent that sees everything, so that Σ_h b(h) V_k(h) bounds the cost at belief b from
+below. Nothing here depends on the belief: a game serves all plans with the same last steps, whatever their horizon. A
+parameter is added when a belief first holds it possible.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from npro_aif.solvers.search.growing import Column, Numbering, StepTables, each
 from npro_aif.solvers.search.hypotheses import Step, read_step
 from npro_aif.tables.world import World
 
-EQUAL = 1e-9  # costs that differ by no more are equal
+EQUAL = 1e-9  # costs that differ by at most this are equal
 
 
 class Game:
-    """The steps of a program at one belief and horizon, as far as parameters were asked for.
+    """The steps of a program at one belief and horizon, for the parameters that were needed so far.
 
-    :param marks: by steps left (the last step first), what tells steps apart; see :mod:`.marks`.
+    :param marks: by steps left (the last step first), names that tell steps apart; see :mod:`.marks`.
     :param elapsed: the steps that have passed, for a model that asks for them.
     """
 
@@ -43,9 +43,9 @@ class Game:
         kinds = {mark: kind for kind, mark in enumerate(dict.fromkeys(marks))}
         self.marks = list(marks)
         self.kinds = kinds
-        self.times = [horizon - 1 - list(marks).index(mark) for mark in kinds]  # a time at which each kind comes
+        self.times = [horizon - 1 - list(marks).index(mark) for mark in kinds]  # a time at which each kind occurs
         self.num_states = program.signature.num_states
-        self.row = np.full(program.signature.num_parameters, -1)  # the row of each parameter that is in
+        self.row = np.full(program.signature.num_parameters, -1)  # the row of each parameter; −1 if not added
         self.parameters = np.zeros(0, int)  # the parameter of each row
         self._steps = StepTables()  # over hypotheses (row, x)
         self._class_steps = StepTables()  # over classes
@@ -54,13 +54,13 @@ class Game:
         self.members = np.zeros(0, int)  # one hypothesis of each class
         self.layers: list[Branching] = []  # by kind, over classes
         self.certain_moves = True  # whether every control leads to one state
-        self.certain = True  # and what is seen there is certain too
+        self.certain = True  # whether observations are certain too
         self._values: list[Column] = []  # by steps left, (C,) the perfect-information cost
-        self.frame: World  # some parameters of the world, as NumPy tables: what a policy sees and remembers
-        self._whole: World | None = None  # of a world that is not large, with all parameters
+        self.frame: World  # the world with some parameters, as NumPy tables, for what a policy sees and remembers
+        self._whole: World | None = None  # the world with all parameters, if it is not large
         self._patience: dict[int, float] = {}  # by steps left
         self._most_waits = np.full(program.signature.num_controls, -math.inf)  # see :meth:`_waits`
-        self._waited = 0  # of so many classes
+        self._waited = 0  # the number of classes that are included in it
         self._plain: dict[int, Branching] = {}
 
     @property
@@ -83,16 +83,16 @@ class Game:
         return all(a == b for a, b in zip(marks, self.marks, strict=False)) and all(m in self.kinds for m in marks)
 
     def extend(self, marks: Sequence[bytes]) -> None:
-        """Let plans be as long as these steps."""
+        """Extend the game to plans with these steps."""
         self.marks += marks[len(self.marks) :]
 
     def full(self, belief: Belief) -> bool:
-        """Whether a belief would have parameters come in that have no room."""
+        """Whether there is no room for the parameters that a belief would add."""
         possible = np.asarray(belief.parameter) > 0
         return len(self.class_of) > MOST_TAKEN_IN and bool((self.row[possible] < 0).any())
 
     def layer(self, left: int) -> Branching:
-        """The step that is made when so many are left, over classes."""
+        """The step with ``left`` steps to go, over classes."""
         return self.layers[self.kinds[self.marks[left - 1]]]
 
     def plain(self, left: int) -> Branching:
@@ -108,7 +108,7 @@ class Game:
     # --- Beliefs ---
 
     def hypotheses(self, belief: Belief) -> tuple[np.ndarray, np.ndarray]:
-        """The hypotheses that a belief holds possible, (K,), and their probabilities; their parameters come in."""
+        """The possible hypotheses of a belief, (K,), and their probabilities; their parameters are added."""
         parameter = np.asarray(belief.parameter, np.float64)
         possible = np.flatnonzero(parameter > 0)
         self._require(possible)
@@ -123,7 +123,7 @@ class Game:
     # --- Parameters ---
 
     def _require(self, possible: np.ndarray) -> None:
-        """Let parameters in that are not yet."""
+        """Add the parameters that are missing."""
         size = len(self.row)
         if not len(self.layers) and size * self.num_states <= MOST_HYPOTHESES:
             possible = np.arange(size)
@@ -149,7 +149,7 @@ class Game:
         self.members = np.append(self.members, first + member)
 
     def _tables(self, parameters: np.ndarray) -> tuple[World, np.ndarray]:
-        """A world in which some parameters are, with NumPy tables, and their places in it."""
+        """A world with some parameters, as NumPy tables, and their places in it."""
         if self.program.sample is None:
             if self._whole is None:
                 whole = self.program.world(self.belief, self.horizon, elapsed=self.elapsed)
@@ -162,9 +162,9 @@ class Game:
         return self.frame, np.arange(len(parameters))
 
     def _finish(self) -> None:
-        """Let new classes into the tables, and into the bound."""
-        known = self.layers[0].size if self.layers else 0
-        member = self.members[known:]
+        """Add new classes to the tables and to the bound."""
+        count = self.layers[0].size if self.layers else 0
+        member = self.members[count:]
         fresh = each(lambda table: table[member], self.steps)
         ahead = {id(step.to): self.class_of[step.to] for step in fresh}
         fresh = [step._replace(to=ahead[id(step.to)]) for step in fresh]
@@ -178,7 +178,7 @@ class Game:
         self.certain_moves = all(layer.step.chance is None for layer in self.layers)
         self.certain = all(layer.certain for layer in self.layers)
         for left, column in enumerate(self._values):
-            column.add(self._backed(left, slice(known, None)))
+            column.add(self._backed(left, slice(count, None)))
 
     # --- Bounds ---
 
@@ -195,12 +195,12 @@ class Game:
         return (layer.step.cost[classes] + layer.expected(self.value(left - 1), classes)).min(-1)
 
     def patience(self, left: int) -> float:
-        """What a control must cost at least for waiting with it not to pay, if it changes nothing; or infinity.
+        """The least cost at which waiting with a control that changes nothing cannot pay; or infinity.
 
-        Whoever waits now and then follows a policy can follow it at once and do some control e at the end. With one
-        kind of step (costs c) but the last (costs c'), that costs c'(h',e) − (c'(h,u) − c(h,u)) in place of what
-        waiting costs, where (h,u) was the policy's last move, to h'. The most of it over all moves, for the best e, is
-        what is returned.
+        Instead of waiting and then following a policy, one can follow it at once and do some control e at the end. If
+        all steps but the last are of one kind (with costs c, the last with costs c'), this costs
+        c'(h',e) − (c'(h,u) − c(h,u)) in place of the cost of waiting, where (h,u) is the policy's last move, to h'. The
+        result is the largest of these over all moves, for the best e.
         """
         if left not in self._patience:
             alike = len({self.kinds[mark] for mark in self.marks[1:left]}) == 1
@@ -208,7 +208,7 @@ class Game:
         return self._patience[left]
 
     def _waits(self) -> np.ndarray:
-        """The most that each control costs at the end in place of waiting, (U,), over all moves."""
+        """The most that each control costs at the end in place of waiting, (U,): the maximum over all moves."""
         last, before = (self.layer(steps).step for steps in (1, 2))
         classes, self._waited = slice(self._waited, None), len(last.cost)
         if classes.start < self._waited:
@@ -224,10 +224,10 @@ class Game:
         return self._most_waits
 
     def blind(self, support: np.ndarray, weight: np.ndarray, left: int) -> tuple[float, tuple[int, ...]]:
-        """The better of two control sequences done blindly: what it costs, and the sequence.
+        """The better of two blind control sequences: its cost, and the sequence.
 
-        One does what is best on average if all becomes known after the next control, the other what is best for the
-        most probable class.
+        One takes the best control on average as if everything became known after it, the other the best control for
+        the most probable class.
         """
         likeliest = np.array([int(np.argmax(weight))])
         leads = [(support, weight)]
@@ -239,7 +239,7 @@ class Game:
         self, support: np.ndarray, weight: np.ndarray, left: int, lead: tuple[np.ndarray, np.ndarray]
     ) -> tuple[float, tuple[int, ...]]:
         total, controls = 0.0, []
-        own = lead[0] is support
+        is_lead = lead[0] is support
         for steps in range(left, 0, -1):
             layer = self.layer(steps)
             cost = layer.costs(support, weight)
@@ -248,12 +248,12 @@ class Game:
             total += float(cost[control])
             controls.append(control)
             support, weight = layer.move(support, weight, control)
-            lead = (support, weight) if own else layer.move(*lead, control)
+            lead = (support, weight) if is_lead else layer.move(*lead, control)
         return total, tuple(controls)
 
 
 def _entries(table: Any, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """What is possible in some rows of a table p(x|θ); see :meth:`npro_aif.SparseStates.entries`."""
+    """The possible entries in some rows of a table p(x|θ); see :meth:`npro_aif.SparseStates.entries`."""
     rows = np.asarray(table)[theta].astype(np.float64)
     row, x = np.nonzero(rows)
     return row, x, rows[row, x]

@@ -1,4 +1,4 @@
-"""Tables that grow by rows, with room to spare: what comes in costs as much as itself, not as much as all of it."""
+"""Tables that grow by rows, with room to spare, so that adding rows does not copy the whole table."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from npro_aif.solvers.search.hypotheses import Step
 
 
 class Column:
-    """Rows of an array, to which others are added at the end. Views that were taken before stay as they are."""
+    """Rows of an array, to which more are added at the end. Earlier views stay as they are."""
 
     def __init__(self, rows: np.ndarray):
         self._room, self.size = rows, len(rows)
@@ -21,7 +21,7 @@ class Column:
         return self._room[: self.size]
 
     def add(self, rows: np.ndarray) -> None:
-        """Add rows; where they are wider than the others, or less wide, zeros fill up the narrower ones."""
+        """Add rows; narrower rows are padded with zeros."""
         end = self.size + len(rows)
         shape = np.maximum(self._room.shape[1:], rows.shape[1:])
         if end > len(self._room) or any(shape > self._room.shape[1:]):
@@ -44,7 +44,7 @@ class Numbering:
         self._sorted, self._numbers = self.names, np.zeros(0, np.int64)
 
     def __call__(self, names: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The number of each name, and where each new one is found first, flat."""
+        """The number of each name, and the first place of each new name, flat."""
         distinct, place, inverse = np.unique(names, return_index=True, return_inverse=True)
         at = np.searchsorted(self._sorted, distinct)
         fresh = np.append(self._sorted, distinct[:1])[at] != distinct
@@ -58,7 +58,7 @@ class Numbering:
 
 
 class StepTables:
-    """The steps of every kind over rows that come in by and by; those that move alike share their arrays."""
+    """The steps of every kind over a growing number of rows; steps with equal moves share their arrays."""
 
     def __init__(self) -> None:
         self._columns: list[Step] = []  # of columns
@@ -79,7 +79,7 @@ class StepTables:
             if id(column) not in added:
                 added[id(column)] = rows
                 column.add(rows)
-            elif added[id(column)] is not rows:  # they were alike so far
+            elif added[id(column)] is not rows:  # so far the two were equal
                 column = Column(column.rows[: column.size - len(rows)])
                 column.add(rows)
             return column
@@ -88,12 +88,12 @@ class StepTables:
 
 
 def each(function: Any, steps: list[Step]) -> list[Step]:
-    """A function of every array of steps, once for those that are shared."""
-    known: dict[int, Any] = {}
+    """Apply a function to every array of steps, once to arrays that are shared."""
+    results: dict[int, Any] = {}
 
     def once(leaf: Any) -> Any:
-        if id(leaf) not in known:
-            known[id(leaf)] = function(leaf)
-        return known[id(leaf)]
+        if id(leaf) not in results:
+            results[id(leaf)] = function(leaf)
+        return results[id(leaf)]
 
     return [jax.tree.map(once, step) for step in steps]

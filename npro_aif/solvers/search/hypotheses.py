@@ -1,4 +1,4 @@
-"""One step of a world as tables over hypotheses h = (θ, x): where controls lead, what is seen there, what it costs.
+"""One step of a world as tables over hypotheses h = (θ, x): next hypotheses, observations and costs of each control.
 
 Moves are indices where they are certain and the non-zeros of their rows elsewhere. All certain observations of a step
 are one label (a 64-bit hash of their outcomes), those with ``plan=False`` among them: an agent sees them all.
@@ -18,11 +18,11 @@ from npro_aif.tables.world import World
 
 
 class Step(NamedTuple):
-    """What a control does at a time, for every hypothesis; V is U where observations read the control, otherwise 1."""
+    """The effect of controls at one time, by hypothesis; V is U where observations read the control, otherwise 1."""
 
     to: np.ndarray  # (H, U, J) the next hypotheses
-    chance: np.ndarray | None  # (H, U, J) how probable each is; None where the move is certain, and J is 1
-    label: np.ndarray  # (H, V) uint64: what is certainly seen on arrival
+    chance: np.ndarray | None  # (H, U, J) their probabilities; None if moves are certain, and J is 1
+    label: np.ndarray  # (H, V) uint64: the certain observations on arrival
     shown: np.ndarray  # (H, V, S) the outcome of each certain site, of which the label is made
     sight: tuple[np.ndarray, ...]  # by uncertain site, (H, V, Y) p(y|h,u)
     cost: np.ndarray  # (H, U) −log p(u|x) − E[log p̂]
@@ -30,7 +30,7 @@ class Step(NamedTuple):
 
 
 def check_sights(world: World) -> None:
-    """Refuse observations whose joint outcomes are too many to go through one by one."""
+    """Refuse observations with too many joint outcomes to enumerate."""
     uncertain = {name: k.size for name, k in (world.observation | world.sensor).items() if k.learnable}
     if math.prod(uncertain.values()) > MOST_JOINT_OUTCOMES:
         raise ModelError(

@@ -1,10 +1,10 @@
-"""Information states: beliefs over classes of hypotheses, one object each, however they were reached.
+"""Information states: beliefs over classes of hypotheses, with one object for each belief however it was reached.
 
-Two ways to one belief differ by rounding. States are found by their support and by one number, a random projection of
-their weights; those whose number is near enough are compared weight by weight, so that no rounding can part them. How
-far a belief b is from the state b̃ that stands for it, its *blur* ε, is kept: (1 − ε) b̃ ≤ b ≤ (1 + ε) b̃. What a policy
-costs beyond Σ_h b(h) V(h), V with everything seen, is a sum over b of what is not negative. So it is that of b̃ but for
-a factor between 1 − ε and 1 + ε, and bounds can be passed on that hold exactly.
+Two ways to one belief differ by rounding. States are looked up by their support and by one number, a random projection
+of their weights; states with a near enough number are compared weight by weight, so that rounding cannot separate them.
+The distance ε of a belief b from the state b̃ that represents it, its *blur*, is kept: (1 − ε) b̃ ≤ b ≤ (1 + ε) b̃.
+The cost of a policy beyond Σ_h b(h) V(h), V with everything seen, is an expectation under b of nonnegative terms. So it
+equals that of b̃ up to a factor between 1 − ε and 1 + ε, and bounds can be passed on that hold exactly.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ class Next(NamedTuple):
 
 
 class Turn(NamedTuple):
-    """What one step from an information state may bring: B branches."""
+    """The possible results of one step from an information state: B branches."""
 
     controls: list[list[Next]]  # by control
     idle: list[int]  # controls that change nothing
-    blur: float  # how far a branch's belief is from its state at most
+    blur: float  # the largest distance of a branch's belief from its state
     order: list[InformationState]  # (B,) every branch's state
     branches: Branches
     costs: np.ndarray  # (U,) the expected cost of each control at this step
@@ -51,7 +51,7 @@ class Turn(NamedTuple):
 
 
 class InformationState:
-    """A belief that was met."""
+    """A belief that was reached."""
 
     __slots__ = ("number", "support", "turns", "weight")
 
@@ -63,7 +63,7 @@ class InformationState:
 class Information:
     """All information states of a game.
 
-    :param tolerance: the largest blur: what rounding leaves of equal weights, relative to their size.
+    :param tolerance: the largest blur: the relative difference that rounding makes between equal weights.
     """
 
     def __init__(self, game: Game, tolerance: float = SAME):
@@ -74,7 +74,7 @@ class Information:
         self._random = np.zeros(0)
 
     def state(self, support: np.ndarray, weight: np.ndarray) -> tuple[InformationState, float]:
-        """The state that stands for a belief over classes (each once, rising), and the blur."""
+        """The state that represents a belief over classes (each once, rising), and the blur."""
         return self._state(support.tobytes(), support, weight, float(weight @ self._projection()[support]))
 
     def _projection(self) -> np.ndarray:
@@ -87,10 +87,10 @@ class Information:
         self, key: bytes, support: np.ndarray, weight: np.ndarray, place: float
     ) -> tuple[InformationState, float]:
         """The same by the bytes of the support, and by the projection of the weights."""
-        known = self._known.get(key)
-        if known is None:
-            known = self._known[key] = [], []
-        places, states = known
+        entry = self._known.get(key)
+        if entry is None:
+            entry = self._known[key] = [], []
+        places, states = entry
         margin = 2 * self.tolerance * place
         for i in range(bisect.bisect_left(places, place - margin), len(places)):
             if places[i] > place + margin:
@@ -116,7 +116,7 @@ class Information:
         states: list[tuple[InformationState, float]] = []
         parts = zip(places, itertools.pairwise(branches.start.tolist()), _steps_apart(branches), strict=True)
         for place, (start, end), apart in parts:
-            if apart <= SAME:  # as after a site that says nothing: no need to look it up
+            if apart <= SAME:  # as after an uninformative site: no need to look it up
                 state, blur = states[-1]
                 blur += apart * (1 + blur)
                 if blur <= self.tolerance:
@@ -126,7 +126,7 @@ class Information:
         return states
 
     def turn(self, state: InformationState, left: int) -> Turn:
-        """What the step may bring that is made when so many are left."""
+        """The possible results of the step with ``left`` steps to go."""
         kind = self.game.kinds[self.game.marks[left - 1]]
         if kind not in state.turns:
             state.turns[kind] = self._turn(state, self.game.layers[kind])
@@ -164,7 +164,7 @@ class Information:
         return {layer.sight(code): after for code, after in zip(codes.tolist(), states, strict=True)}
 
     def follow(self, state: InformationState, left: int, control: int) -> dict[tuple[int, ...], InformationState]:
-        """The same without a look at other controls."""
+        """The same without expanding other controls."""
         layer = self.game.layer(left)
         branches = layer.branches(state.support, state.weight, control)
         states = [after for after, _ in self._states(branches)]
@@ -172,7 +172,7 @@ class Information:
 
 
 def _steps_apart(branches: Branches) -> list[float]:
-    """How far each branch's belief is from that of the branch before, relative to its weights."""
+    """The distance of each branch's belief from that of the branch before, relative to its weights."""
     sizes = np.diff(branches.start)
     place = np.arange(len(branches.support)) - np.repeat(np.append(0, sizes[:-1]), sizes)  # in the branch before
     place = np.maximum(place, 0)

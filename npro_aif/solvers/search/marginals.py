@@ -1,4 +1,4 @@
-"""The marginals of a policy of everything, added up while it is followed over the hypotheses themselves."""
+"""The marginals of a policy with perfect recall, added up while it is followed over the hypotheses."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from npro_aif.tables.world import World
 
 
 class Marginals:
-    """What is done, seen and remembered at each step, and what it costs.
+    """The controls, observations and memories at each step, and their cost.
 
-    :param world: any parameters of it: what the policy sees and remembers is asked of it.
+    :param world: the world with any of its parameters; it says what the policy sees and remembers.
     """
 
     def __init__(self, world: World, horizon: int):
@@ -33,12 +33,12 @@ class Marginals:
         self.cost = self.effort = 0.0
 
     def occupy(self, t: int, support: np.ndarray, mass: np.ndarray, memory: Any) -> None:
-        """Hypotheses are true at time t with these probabilities, and so much is remembered."""
+        """Add the probabilities of hypotheses at time t, with the contents of the memory."""
         self.state[t] += np.bincount(support % self.num_states, mass, self.num_states)
         self.memory[t] += np.bincount(np.broadcast_to(memory, mass.shape), mass, self.num_memories)
 
     def act(self, t: int, layer: Branching, support: np.ndarray, mass: np.ndarray, control: Any, memory: Any) -> None:
-        """A control is done at each hypothesis, or one at all of them."""
+        """Add the controls done, one for each hypothesis or one for all."""
         x: Any = support % self.num_states
         np.add.at(self.control[t], np.broadcast_to(control, mass.shape), mass)
         np.add.at(self._policy[t], (np.asarray(self.world.loop.look(x, memory)), control), mass)
@@ -46,7 +46,7 @@ class Marginals:
         self.effort += float(mass @ layer.step.effort[support, control])
 
     def observe(self, t: int, layer: Branching, support: np.ndarray, mass: np.ndarray, control: Any) -> None:
-        """Hypotheses are true after these controls, and show what they show."""
+        """Add the observations of hypotheses after these controls."""
         step = layer.step
         view = control if step.label.shape[1] > 1 else 0
         certain = uncertain = 0
@@ -65,7 +65,7 @@ class Marginals:
         return np.broadcast_to(np.asarray(self.world.loop.first_memory(x)), x.shape)
 
     def next_memories(self, t: int, memory: Any, support: np.ndarray, control: Any, seen: Any) -> np.ndarray:
-        """What is remembered then, by hypothesis.
+        """The next contents of the memory, by hypothesis.
 
         :param seen: the outcome of each site, or one of each hypothesis.
         """
@@ -77,7 +77,7 @@ class Marginals:
         return np.broadcast_to(np.asarray(content), x.shape)
 
     def policy(self) -> np.ndarray:
-        """q(u_t|v,m), (T, P, U); the prior where the plan does not come."""
+        """q(u_t|v,m), (T, P, U); the prior where the plan never comes."""
         total = self._policy.sum(-1, keepdims=True)
         control = np.asarray(self.world.control)
         prior = np.stack([np.exp(np.asarray(self.world.loop.prior(row))) for row in control[: self.horizon]])

@@ -1,7 +1,7 @@
-"""What tells one step of a plan from another, counted from the end: so that a plan knows what earlier ones found.
+"""Names that tell the steps of a plan apart, counted from the end, so that a plan can use the results of earlier ones.
 
-Most worlds have the same step at all times but for the last; a plan that is one step shorter, as an agent makes it one
-step later, then has the same steps left, and what was found for these holds.
+In most worlds all steps but the last are the same. A plan that is one step shorter, which an agent makes one step
+later, then has the same steps left, and earlier results for these hold.
 """
 
 from __future__ import annotations
@@ -22,12 +22,14 @@ from npro_aif.tables.world import World
 
 
 class Marks:
-    """The marks of a program's steps; of a large world they are taken at the parameters that it was checked at."""
+    """The marks of a program's steps; in a large world they are taken at the parameters that were checked."""
 
     def __init__(self, program: Program):
         self.program = program
         self._tables: Callable[..., list[Array]] = jax.jit(self._varying)
-        self._known: dict[tuple[int, int], list[bytes]] = {}  # where a belief's numbers do not matter
+        self._known: dict[
+            tuple[int, int], list[bytes]
+        ] = {}  # where beliefs do not matter: by horizon and elapsed steps
 
     def __call__(self, belief: Belief, horizon: int, elapsed: Any = 0) -> list[bytes]:
         """A mark for each step, the last one first: equal marks, equal steps."""
@@ -39,10 +41,10 @@ class Marks:
         return self._known[key]
 
     def _marks(self, belief: Belief, horizon: int, elapsed: Any) -> list[bytes]:
-        known = belief if self.program.looks_at_numbers else None
-        tables = self._tables(self.program.at(elapsed), known, jnp.asarray(horizon), self.program.sample)
+        given_belief = belief if self.program.looks_at_numbers else None
+        tables = self._tables(self.program.at(elapsed), given_belief, jnp.asarray(horizon), self.program.sample)
         numbers = [np.asarray(table) for table in tables]
-        same = hashlib.blake2b(digest_size=16)  # of what is the same at all times, and may be large
+        same = hashlib.blake2b(digest_size=16)  # of the tables that are the same at all times, which may be large
         for table in numbers:
             if len(table) == 1:
                 same.update(np.ascontiguousarray(table).data)
@@ -56,27 +58,27 @@ class Marks:
         return digest.digest()
 
     def _varying(self, fixed: Fixed, belief: Belief | None, horizon: Array, theta: Array | None) -> list[Array]:
-        """Every table (T|1, …) that is evaluated anew or differs from time to time."""
+        """Every table (T|1, …) that is evaluated anew or changes over time."""
         world = self.program.bind(fixed, belief, horizon, theta)
-        kept = fixed.tables
-        tables = [world.control] if _varies(kept.control, world.control) else []
-        if kept.state is None or world.state.num_times > 1:
+        frozen = fixed.tables
+        tables = [world.control] if _varies(frozen.control, world.control) else []
+        if frozen.state is None or world.state.num_times > 1:
             tables.append(_moves(world.state, world))
         for field in ("observation", "sensor"):
             for name, kernel in getattr(world, field).items():
-                if getattr(kept, field)[name] is None or kernel.num_times > 1:
+                if getattr(frozen, field)[name] is None or kernel.num_times > 1:
                     tables.append(_sights(kernel))
         for name, table in world.preference.items():
-            if _varies(kept.preference[name], table):
+            if _varies(frozen.preference[name], table):
                 tables.append(table)
         for name, several in world.observation_preference.items():
-            pairs = zip(kept.observation_preference[name], several, strict=True)
+            pairs = zip(frozen.observation_preference[name], several, strict=True)
             tables += [table for own, table in pairs if _varies(own, table)]
         return tables
 
 
-def _varies(kept: Array | None, table: Array) -> bool:
-    return kept is None or len(table) > 1
+def _varies(frozen: Array | None, table: Array) -> bool:
+    return frozen is None or len(table) > 1
 
 
 def _sights(kernel: Emission) -> Array:

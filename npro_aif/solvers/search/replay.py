@@ -1,6 +1,6 @@
-"""A policy that a search found, followed forward over the hypotheses themselves: its graph, its marginals, its cost.
+"""A policy that a search found, followed forward over the hypotheses: its graph, its marginals, its cost.
 
-Everything is exact and independent of the search's bounds, so that the cost of a replay certifies the upper one.
+Everything is exact and independent of the search's bounds, so that the cost of a replay certifies the upper bound.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from npro_aif.solvers.search.rules import Rule
 from npro_aif.solvers.search.vectors import Vector
 from npro_aif.tables.world import World
 
-Position = Node | Rule | Vector | list[int]  # a node of the search, a rule, a plan, what is left of a control sequence
+Position = Node | Rule | Vector | list[int]  # a node of the search, a rule, a plan, the rest of a control sequence
 
 
 class Replay(NamedTuple):
-    """The marginals of a policy of everything."""
+    """The marginals of a policy with perfect recall."""
 
     contingency: Contingency
     control: np.ndarray  # (T, U)
@@ -35,14 +35,14 @@ class Replay(NamedTuple):
 
     @property
     def cost(self) -> float:
-        """What the policy costs, F_planning."""
+        """The cost of the policy, F_planning."""
         return self.effort - self.preference
 
 
 class Replayer:
     """One replay.
 
-    :param world: any parameters of it: what the policy sees and remembers is asked of it.
+    :param world: the world with any of its parameters; it says what the policy sees and remembers.
     """
 
     def __init__(self, search: AndOrSearch, world: World, horizon: int):
@@ -56,7 +56,7 @@ class Replayer:
     def __call__(self, starts: list[tuple[float, Node, int]], support: np.ndarray, weight: np.ndarray) -> Replay:
         """Follow the policy from a belief over hypotheses.
 
-        :param starts: the root with each control that it does, and how probable that is.
+        :param starts: the root with each of its controls, and the probability of each.
         """
         frontier: dict[tuple[int, int], list[Any]] = {}
         contents = self.marginals.first_memories(support)
@@ -65,30 +65,30 @@ class Replayer:
             position, place = self._completed(root) if control == BLINDLY else (root, self._node_place(root, control))
             first.append((share, place))
             for memory in np.unique(contents):
-                own = contents == memory
-                self._put(frontier, place, position, int(memory), support[own], share * weight[own])
+                mask = contents == memory
+                self._put(frontier, place, position, int(memory), support[mask], share * weight[mask])
         rows = self._entered(Followed.none())
         for t in range(self.horizon):
             self._occupy(t, frontier, rows)
             frontier = self._step(t, frontier)
             rows = self._entered(self.follow(t, rows))
         self._occupy(self.horizon, frontier, rows)
-        found, graph = self.marginals, self.graph
+        tables, graph = self.marginals, self.graph
         return Replay(
-            Contingency(tuple(first), tuple(graph.controls), tuple(graph.after), found.sites),
-            found.control,
-            found.policy(),
-            found.state,
-            found.memory,
-            found.observation,
-            found.effort - found.cost,
-            found.effort,
+            Contingency(tuple(first), tuple(graph.controls), tuple(graph.after), tables.sites),
+            tables.control,
+            tables.policy(),
+            tables.state,
+            tables.memory,
+            tables.observation,
+            tables.effort - tables.cost,
+            tables.effort,
         )
 
     # --- Places ---
 
     def _place(self, node: Node) -> tuple[Position, int]:
-        """What is done from a node on, and its place in the graph."""
+        """The policy's position at a node, and the node's place in the graph."""
         self.search.settle(node)
         return self._completed(node) if node.control == BLINDLY else (node, self._node_place(node, node.control))
 
@@ -96,7 +96,7 @@ class Replayer:
         return self._known((node.state.number, node.left, node.depth, control), control)
 
     def _completed(self, node: Node) -> tuple[Position, int]:
-        """What is done from a node on that was not looked at."""
+        """The position at a node that was not expanded."""
         way = self.search.completion(node).way
         if isinstance(way, Rule):
             return way, self._known((node.state.number, node.left, way), END)
@@ -106,7 +106,7 @@ class Replayer:
         return list(controls), self._known(controls, controls[0])
 
     def _planned(self, plan: Vector, sight: tuple[int, ...]) -> tuple[Position, int]:
-        """What a plan does after what is seen."""
+        """The position of a plan after an observation."""
         label, *outcomes = sight
         sizes = [table.shape[-1] for table in self.game.layer(plan.left).step.sight]
         ahead = plan.then(label, int(np.ravel_multi_index(outcomes, sizes)) if outcomes else 0)
@@ -159,7 +159,7 @@ class Replayer:
         return ahead
 
     def _rest(self, t: int, place: int, position: Node | Vector | list[int]) -> tuple[Position, int]:
-        """What comes after a place if it does not matter what is seen."""
+        """The position after a place where observations do not matter."""
         if t == self.horizon - 1 or not isinstance(position, list):
             return [], END
         rest = position[1:]
@@ -176,7 +176,7 @@ class Replayer:
         support: np.ndarray,
         mass: np.ndarray,
     ) -> None:
-        """Go on by what is seen."""
+        """Continue by observation."""
         place, memory = here
         control, after = self.graph.controls[place], self.graph.after
         matters = t < self.horizon - 1 and not isinstance(position, list)
@@ -186,21 +186,21 @@ class Replayer:
         branches = layer.branches(support, mass, control)
         ends = branches.start.tolist()
         for i, prob in enumerate(branches.prob.tolist()):
-            own, weight = (column[ends[i] : ends[i + 1]] for column in (branches.support, branches.weight))
-            seen = self._seen(layer, int(branches.outcome[i]), int(own[0]), control)
+            members, weight = (column[ends[i] : ends[i + 1]] for column in (branches.support, branches.weight))
+            seen = self._seen(layer, int(branches.outcome[i]), int(members[0]), control)
             if matters:
                 sight = layer.sight(int(branches.outcome[i]))
                 then = self._planned(position, sight) if isinstance(position, Vector) else self._place(kids[sight])
                 after[place][seen] = then[1]  # type: ignore[index]
             else:
                 then = self._rest(t, place, position)
-            contents = self.marginals.next_memories(t, memory, own, control, seen)
+            contents = self.marginals.next_memories(t, memory, members, control, seen)
             for content in np.unique(contents):
                 same = contents == content
-                self._put(ahead, then[1], then[0], int(content), own[same], prob * weight[same])
+                self._put(ahead, then[1], then[0], int(content), members[same], prob * weight[same])
 
     def _kids(self, node: Node, control: int) -> dict[tuple[int, ...], Node]:
-        """Where a control leads, by what is seen."""
+        """The next nodes after a control, by observation."""
         nodes = {kid.state.number: kid for _, kid in node.kids[control]}
         after = self.search.information.after(node.state, node.left, control)
         return {seen: nodes[state.number] for seen, state in after.items()}

@@ -1,8 +1,8 @@
-"""What to do where a search did not come, in a world without chance: two simple rules that look at what is seen.
+"""Two simple rules that react to observations, for nodes that a search did not reach in a world without chance.
 
-One does what is best on average if all becomes known after the next control, the other what is best for the most
-probable class, until that is refuted. Beliefs only narrow in such a world, so that a rule has no more branches than
-there are hypotheses, and what it costs from many beliefs is worked out in one pass over the steps.
+One takes the best control on average as if everything became known after it, the other the best control for the most
+probable class, until that is refuted. Beliefs only narrow in such a world, so that a rule has at most as many branches
+as there are hypotheses, and its costs from many beliefs are computed in one pass over the steps.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from npro_aif.solvers.search.information import InformationState
 
 
 class Rule(enum.Enum):
-    """Whom a control is chosen for."""
+    """The hypotheses for which a control is chosen."""
 
     ALL = "all"
     LIKELIEST = "likeliest"
 
 
 def rule_control(game: Game, state: InformationState, left: int, rule: Rule) -> int:
-    """What a rule does."""
+    """The control of a rule."""
     layer, ahead = game.layer(left), game.value(left - 1)
     return int(rule_controls(layer, ahead, state.support, state.weight, np.zeros(1, np.intp), rule)[0])
 
 
 class _Followed(NamedTuple):
-    """Hypotheses that are followed, by groups of those that nothing has told apart."""
+    """Hypotheses that are followed, in groups that no observation has told apart."""
 
     support: np.ndarray  # (N,)
     weight: np.ndarray  # (N,)
@@ -45,7 +45,7 @@ class _Followed(NamedTuple):
 
 
 def rule_costs(game: Game, beliefs: Sequence[tuple[InformationState, int]], rule: Rule) -> np.ndarray:
-    """What a rule costs from each of B beliefs, with so many steps left, (B,)."""
+    """The cost of a rule from each of B beliefs, given with the steps left, (B,)."""
     total = np.zeros(len(beliefs))
     entering = defaultdict(list)
     for i, (state, left) in enumerate(beliefs):
@@ -79,7 +79,7 @@ def _sizes(group: np.ndarray) -> np.ndarray:
 
 
 def _step(game: Game, left: int, rows: _Followed, rule: Rule, total: np.ndarray) -> _Followed:
-    """One step by a rule, which adds its costs: those whom what is seen tells apart are in other groups then."""
+    """One step by a rule, which adds its costs to ``total``; observations divide the groups."""
     layer, first = game.layer(left), starts(rows.group)
     sizes = np.diff(np.append(first, len(rows.group)))
     control = np.repeat(rule_controls(layer, game.value(left - 1), rows.support, rows.weight, first, rule), sizes)

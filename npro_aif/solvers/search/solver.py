@@ -1,4 +1,4 @@
-"""The solver: from a belief to a plan of everything that may be seen, with bounds on what any plan costs."""
+"""The search solver: from a belief to a plan for everything that may be seen, with bounds on the cost of any plan."""
 
 from __future__ import annotations
 
@@ -25,39 +25,39 @@ from npro_aif.solvers.search.rules import Rule, rule_control
 from npro_aif.solvers.search.trials import Trials
 from npro_aif.solvers.search.vectors import Vector
 
-PROVEN = 1e-7  # bounds that differ by no more, relative to their size, have met
-UPDATES = 64  # units of rounding that belief updates may add up to
-LEAST_SEARCH = 1 / 8  # of the seconds that are given: whatever tables took, so much goes into the search
-FRAMES = 4  # of Python's stack for each step of a plan, at most
+PROVEN = 1e-7  # bounds have met if they differ by at most this, relative to their size
+UPDATES = 64  # the most units of rounding that belief updates add up to
+LEAST_SEARCH = 1 / 8  # the share of the given seconds that goes to the search, however long the tables took
+FRAMES = 4  # the most frames of Python's stack for each step of a plan
 
 
 class SearchInfo(NamedTuple):
-    """How a search ended, and what it shows.
+    """How a search ended, and its bounds.
 
-    ``lower`` and ``upper`` are a certificate: no policy whatever costs less than the one, and the plan costs the other.
-    (An agent that keeps no plans does not replay them; ``upper`` is then a bound from above on what its policy costs.)
+    ``lower`` and ``upper`` are a certificate: no policy whatever costs less than ``lower``, and the plan costs
+    ``upper``. (An agent that keeps no plans does not replay them; ``upper`` then bounds its policy's cost from above.)
     """
 
     iterations: Any  # () 0: there is no sweep and no gradient step
-    converged: Any  # () whether it ended by itself, or with bounds as near as was asked for; not at a limit
+    converged: Any  # () whether it ended by itself, or with bounds within the tolerance, and not at a limit
     cycle: Any  # () 0
     lower: Any  # () a bound from below on F_planning of any policy with perfect recall
     upper: Any  # () F_planning of this plan
-    optimal: Any  # () whether the two have met
-    nodes: Any  # () information states with steps left that were looked at for this plan
-    depth: Any  # () how many steps the search came
-    control_lower: Any  # (U,) bounds on what each first control costs if all goes on optimally
-    control_upper: Any  # (U,) and what it costs in the best plan that was found
+    optimal: Any  # () whether the two bounds have met
+    nodes: Any  # () information states with steps left that were expanded for this plan
+    depth: Any  # () how many steps deep the search came
+    control_lower: Any  # (U,) lower bounds on the cost of each first control, followed by an optimal policy
+    control_upper: Any  # (U,) the cost of each first control in the best plan found
     interrupted: Any  # () whether Ctrl-C ended it
 
     def closed(self, cost: float | None = None) -> SearchInfo:
-        """The same with what the plan is known to cost (its upper bound by default), and whether it is the best."""
+        """The same with the plan's cost (by default its upper bound), and whether that is optimal."""
         upper = np.float64(self.upper if cost is None else cost)
         lower = np.float64(min(self.lower, upper))  # they may differ by rounding alone
         return self._replace(lower=lower, upper=upper, optimal=np.bool_(upper - lower <= PROVEN * (1 + abs(upper))))
 
     def explain(self) -> str:
-        """The same in words.
+        """The report in words.
 
         >>> SearchInfo(1, True, 0, 5.6, 5.6, True, 12, 4, None, None, False).explain()
         'Optimal: no policy has a lower F. 12 information states, 4 steps deep.'
@@ -74,22 +74,22 @@ class SearchInfo(NamedTuple):
 
 @dataclass(frozen=True)
 class SearchSolver:
-    """Exact contingent plans: AND/OR search over what may be known, with the perfect-information cost as a bound.
+    """Exact contingent plans by AND/OR search over information states, with the perfect-information cost as a bound.
 
-    It goes with :class:`npro_aif.guides.RecallGuide` and :class:`npro_aif.Planning`. Without limits it ends at the
-    optimum; with some of them it returns the best plan that was found, and ``plan.info`` has bounds on the optimum.
-    Ctrl-C ends a search in the same way. What a planner looked at serves its later plans.
+    It is used with :class:`npro_aif.guides.RecallGuide` and :class:`npro_aif.Planning`. Without limits it ends at the
+    optimum; within limits it returns the best plan found, and ``plan.info`` has bounds on the optimum. Ctrl-C ends a
+    search in the same way. The nodes of one plan serve the planner's later plans.
 
-    In a world of chance a search within limits makes trials (:mod:`.trials`), whose plans serve all later ones too.
+    In a world of chance a search within limits makes trials (:mod:`.trials`), whose plans serve later plans too.
 
-    :param max_nodes: how many information states to look at, for each plan, at most.
-    :param max_depth: how many steps to look ahead; beyond it the perfect-information cost stands for what follows.
-        First controls that tie are then shared equally.
-    :param tol: stop where the bounds differ by no more, in nats.
-    :param seconds: how long to search for each plan, at most, what completes it included. (Tables of a world, or of
-        parameters that come in, are worked out once; they leave at least an eighth of the time for the search.)
-    :param first_nodes: how many for a planner's first plan, where they are more than ``max_nodes``: what is worked out
-        once for all later plans.
+    :param max_nodes: the most information states to expand for each plan.
+    :param max_depth: how many steps to look ahead; the perfect-information cost stands for what follows. First controls
+        that tie then share equally.
+    :param tol: stop when the bounds differ by at most this, in nats.
+    :param seconds: the most seconds for each plan, its completion included. (Tables of a world, or of parameters that
+        are added, are computed once; they leave at least an eighth of the time for the search.)
+    :param first_nodes: the most information states for a planner's first plan, if that is more than ``max_nodes``; the
+        later plans profit from them.
 
     >>> import jax, npro_aif as aif
     >>> from npro_aif.models.tmaze import tmaze, initial_belief
@@ -103,7 +103,7 @@ class SearchSolver:
     max_depth: int | None = None
     tol: float = 0.0
     seconds: float | None = None
-    first_nodes: int | None = field(default=None, repr=False)  # rows that were kept before do not know it
+    first_nodes: int | None = field(default=None, repr=False)  # the repr of kept rows is older than this setting
 
     def __post_init__(self) -> None:
         for name in ("max_nodes", "max_depth", "first_nodes"):
@@ -118,7 +118,7 @@ class SearchSolver:
             raise ValueError(f"first_nodes: found {self.first_nodes} without max_nodes, expected both or none")
 
     def nodes(self, *, first: bool) -> float:
-        """How many to look at for a plan."""
+        """The most nodes for a plan."""
         limit = math.inf if self.max_nodes is None else self.max_nodes
         return max(limit, self.first_nodes or 0) if first else limit
 
@@ -138,12 +138,12 @@ class SearchSolver:
         check_sights(problem.world)
 
     def begin(self, program: Program) -> Searches:
-        """What plans of a program share."""
+        """The searches that the plans of a program share."""
         return Searches(program, self)
 
 
 class Certificate(NamedTuple):
-    """What one search showed, in short."""
+    """The bounds that one search proved, in short."""
 
     horizon: int
     lower: float
@@ -154,14 +154,14 @@ class Certificate(NamedTuple):
 
 
 class SearchOutcome(NamedTuple):
-    """What a search found from a belief."""
+    """The result of a search from a belief."""
 
     search: AndOrSearch
     root: Node
-    starts: list[tuple[float, int]]  # the first controls with their probabilities; or what is done blindly
+    starts: list[tuple[float, int]]  # the first controls (or BLINDLY) with their probabilities
     support: np.ndarray  # (K,) hypotheses
     weight: np.ndarray  # (K,)
-    classes: np.ndarray  # (C,) the weights of their classes, of which the root's state may be blurred
+    classes: np.ndarray  # (C,) the weights of their classes, exactly (the root's state may be blurred)
     blur: float
     info: SearchInfo
 
@@ -180,7 +180,7 @@ class SearchOutcome(NamedTuple):
         return rule_control(self.search.game, self.root.state, self.root.left, way) if isinstance(way, Rule) else way[0]
 
     def bracket(self) -> tuple[np.ndarray, np.ndarray]:
-        """Bounds on what each first control costs, (U,) and (U,)."""
+        """Lower and upper bounds on the cost of each first control, (U,) and (U,)."""
         search, root = self.search, self.root
         state, left, layer = root.state, root.left, search.game.layer(root.left)
         informed = layer.step.cost[state.support] + layer.expected(search.game.value(left - 1), state.support)
@@ -198,19 +198,19 @@ class SearchOutcome(NamedTuple):
         return costs + np.minimum(blurs[0] * lows, uppers), costs + blurs[1] * uppers
 
     def certified(self, cost: float) -> SearchInfo:
-        """The info of a plan that costs so much, with the bounds of every first control, which take longer."""
+        """The info of a plan with this cost, with bounds for every first control, which take longer to compute."""
         lower, upper = self.bracket()
         return self.info.closed(cost)._replace(control_lower=lower, control_upper=upper)
 
     def replay(self) -> Replay:
-        """Everything that a plan tells."""
+        """The policy's marginals, graph and cost."""
         game = self.search.game
         replayer = Replayer(self.search, game.frame, self.root.left)
         return replayer([(share, self.root, u) for share, u in self.starts], self.support, self.weight)
 
 
 class Searches:
-    """The searches of a planner: games, and what was looked at in them."""
+    """The searches of a planner, with their games and nodes."""
 
     def __init__(self, program: Program, solver: SearchSolver):
         self.program, self.solver = program, solver
@@ -233,7 +233,7 @@ class Searches:
         state, blur = search.information.state(classes, weights)
         depth = horizon if solver.max_depth is None else min(horizon, solver.max_depth)
         root = search.node(state, horizon, depth)
-        search.game.patience(horizon)  # and so all that comes on top of the seconds is at hand
+        search.game.patience(horizon)  # computed here, before the seconds of the search begin
         limit = sys.getrecursionlimit()
         sys.setrecursionlimit(max(limit, 1000 + FRAMES * horizon))
         try:
@@ -260,7 +260,7 @@ class Searches:
         return SearchOutcome(search, root, starts, support, weight, weights, blur, info)
 
     def _seconds(self, used: float) -> float:
-        """How long to search when so many seconds were used for tables: at least a part of what is given."""
+        """The seconds for the search after ``used`` seconds for tables: at least a share of the given time."""
         given = math.inf if self.solver.seconds is None else self.solver.seconds
         return max(given - used, LEAST_SEARCH * given)
 
@@ -279,12 +279,12 @@ class Searches:
 
     @staticmethod
     def _tolerance(belief: Belief) -> float:
-        """What rounding leaves of equal weights after some belief updates in the belief's own precision."""
+        """The relative difference between equal weights after some belief updates in the belief's precision."""
         return max(SAME, UPDATES * float(np.finfo(belief.state.dtype).eps))
 
     @staticmethod
     def _ending(search: AndOrSearch, root: Node, ended: str) -> tuple[list[tuple[float, int]], SearchInfo]:
-        """The first controls, and how it ended, with bounds beyond the root's floor."""
+        """The first controls and the report, with bounds beyond the root's floor."""
         ahead = root.depth < root.left  # look-ahead: the bounds from below decide
         upper = search.upper(root, by_low=ahead)
         starts = [(1.0, root.control)]

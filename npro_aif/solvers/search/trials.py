@@ -1,9 +1,9 @@
 """Search within limits in a world of chance: trials from the root to the end, and backups on the way back.
 
-Depth-first search closes what it looks at, and is lost where every step has noise. A trial follows one line of what may
-happen, mostly by the best plan that is known so far; at times it does another control that may still be better, as far
-as the bounds tell. What is seen is drawn by how probable it is times how far apart the bounds are there. On the way
-back every belief gets a new plan (:mod:`.vectors`) and its bound from below.
+Depth-first search tries to close every node that it expands, which is hopeless if every step has noise. A trial follows
+one random history, mostly by the best plan known so far; at times it takes another control that may still be better
+according to the bounds. Observations are drawn by their probability times the gap between the bounds after them. On the
+way back every belief gets a new plan (:mod:`.vectors`) and a new bound from below.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from npro_aif.solvers.search.andor import AndOrSearch, Interrupts, Node, Stop
 from npro_aif.solvers.search.vectors import Point, Vector, Vectors
 
 EXPLORED = 0.2  # the share of steps that do another control than the best plan
-MET = 1e-7  # bounds that differ by no more, relative to what is at stake, have met
+MET = 1e-7  # bounds have met if they differ by at most this, relative to the size of the costs
 
 
 class Trials:
@@ -26,11 +26,11 @@ class Trials:
     def __init__(self, search: AndOrSearch):
         self.search = search
         self.random = np.random.default_rng(0)
-        self._vectors: Vectors | None = None  # that the next ones belong to
+        self._vectors: Vectors | None = None  # the plans to which the next ones belong
         self._ways: dict[Node, list[tuple[float, list[tuple[float, Point]]]]] = {}  # see :meth:`_uppers`
 
     def solve(self, root: Node, *, max_nodes: float, seconds: float, tolerance: float) -> str:
-        """Make trials until bounds meet or a limit is reached; how it ended: "solved", "gap" or "stopped"."""
+        """Make trials until bounds meet or a limit is reached; returns "solved", "gap" or "stopped"."""
         search = self.search
         search.start, search.expanded, search.deepest = root.left, 0, 0
         search.most_nodes, search.deadline = max_nodes, time.perf_counter() + seconds
@@ -52,7 +52,7 @@ class Trials:
         return "solved"
 
     def upper(self, node: Node) -> float:
-        """What the best plan costs that is known for a node, beyond its floor."""
+        """The cost of the best known plan for a node, beyond its floor."""
         point = self.search.point(node)
         if point is not None:
             return max(0.0, point.look() - node.floor)
@@ -61,7 +61,7 @@ class Trials:
         return min(self._uppers(node))
 
     def _uppers(self, node: Node) -> list[float]:
-        """The same by control: a number, and what the best plans cost at the beliefs that may follow."""
+        """The same by control: a sum of its cost and the costs of the best plans at the possible next beliefs."""
         ways = self._ways.get(node)
         if ways is None:
             ways = self._ways[node] = [
@@ -71,7 +71,7 @@ class Trials:
         return [base + sum([p * point.look() for p, point in points]) for base, points in ways]
 
     def _point(self, kid: Node) -> Point:
-        """The belief after something was seen: certain observations leave one group."""
+        """The belief after an observation, which lies in one group, given the certain observations."""
         point = self.search.point(kid)
         assert point is not None
         return point
@@ -112,7 +112,7 @@ class Trials:
                 self.search.vectors.backup(point, node.left, control, self._after(node, control))
 
     def _after(self, node: Node, control: int) -> dict[int, Vector]:
-        """The best plan after each thing that may be seen, by its code."""
+        """The best plan after each possible observation, by its code."""
         turn = self.search.information.turn(node.state, node.left)
         best: dict[int, Vector] = {}
         for _, kid in node.kids[control]:

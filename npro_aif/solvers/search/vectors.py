@@ -1,14 +1,14 @@
-"""Plans as vectors: what a plan costs from each hypothesis, and so from every belief.
+"""Plans as vectors: the cost of a plan from each hypothesis, and so from every belief.
 
-A plan of k steps, which may look at what is seen, costs α(h) from hypothesis h. Whoever believes b and follows it pays
-Σ_h b(h) α(h), so that the least of these sums is a bound from above for every belief with k steps left, whatever plan
-it was looked at for. A backup at one belief,
+A plan of k steps, which may react to observations, costs α(h) from hypothesis h, and from belief b it costs
+Σ_h b(h) α(h). The least of these sums over plans is a bound from above for every belief with k steps left. A backup at
+one belief,
 
     α(h) = cost(h,u) + Σ_h' p(h'|h,u) Σ_y p(y|h',u) α_y(h'),
 
-puts a new plan together: the best control, and after each thing that may be seen the best plan that is known so far.
-(Pineau, Gordon and Thrun's point-based value iteration, with a finite number of steps left.) Beliefs after an
-observation hold only hypotheses that certain observations do not tell apart, so vectors are kept by such groups.
+makes a new plan of the best control and, after each possible observation, the best plan known so far. (This is Pineau,
+Gordon and Thrun's point-based value iteration, with a finite number of steps left.) Beliefs after an observation hold
+only hypotheses that certain observations do not tell apart, so vectors are kept by groups of such hypotheses.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ import numpy as np
 from npro_aif.solvers.search.game import Game
 from npro_aif.solvers.search.growing import Column
 
-FORBIDDEN = 1e300  # stands for an infinite cost: it may be multiplied by zero
-IMPROVED = 1e-9  # a plan that is better by less, relative to its cost, is not kept
+FORBIDDEN = 1e300  # stands for an infinite cost, but may be multiplied by zero
+IMPROVED = 1e-9  # a new plan is kept only if it is better by more than this, relative to its cost
 
 
 class Vector:
@@ -40,7 +40,7 @@ class Vector:
 
 
 class VectorSet:
-    """The plans of one group with so many steps left."""
+    """The plans of one group with a given number of steps left."""
 
     def __init__(self, group: int, size: int):
         self.group, self.vectors = group, list[Vector]()
@@ -49,12 +49,12 @@ class VectorSet:
 
     @property
     def rows(self) -> np.ndarray:
-        """What each plan costs from each hypothesis of the group, (K, G)."""
+        """The cost of each plan from each hypothesis of the group, (K, G)."""
         return self._rows.rows
 
     @property
     def usual(self) -> Vector:
-        """The plan that costs least on average: for what was not expected to be seen."""
+        """The plan with the least average cost, for observations that were not expected."""
         return self.vectors[int(np.argmin(self._means))]
 
     def add(self, vector: Vector, costs: np.ndarray) -> None:
@@ -65,7 +65,7 @@ class VectorSet:
 
 
 class Point:
-    """A belief, and the best plan for it among those that it was compared with."""
+    """A belief, and the best plan for it among those compared so far."""
 
     __slots__ = ("best", "compared", "cost", "plans", "weight")
 
@@ -75,7 +75,7 @@ class Point:
         self.best: Vector
 
     def look(self) -> float:
-        """What the best plan costs."""
+        """The cost of the best plan, after comparing the new ones."""
         count = len(self.plans.vectors)
         if self.compared < count:
             costs = self.plans.rows[self.compared : count] @ self.weight
@@ -87,7 +87,7 @@ class Point:
 
 
 class _Sight(NamedTuple):
-    """Where a control may lead a group, as far as certain observations tell: N hypotheses with one label."""
+    """The N hypotheses with one label to which a control may lead a group."""
 
     number: int  # of the label
     name: int
@@ -98,7 +98,7 @@ class _Sight(NamedTuple):
 
 
 class _Way(NamedTuple):
-    """What a control does to a group of G hypotheses."""
+    """The effect of a control on a group of G hypotheses."""
 
     cost: np.ndarray  # (G,)
     to: np.ndarray  # (G, J) rows
@@ -108,22 +108,22 @@ class _Way(NamedTuple):
 
 
 class Vectors:
-    """All plans that are known in a game."""
+    """All known plans of a game."""
 
     def __init__(self, game: Game):
         self.game = game
-        self.size = game.layers[0].size  # a game into which others came has other groups
+        self.size = game.layers[0].size  # the number of classes; a game with more classes has other groups
         self.group = _groups([layer.label for layer in game.layers])  # (C,)
         order = np.argsort(self.group, kind="stable")
         self.members = np.split(order, np.cumsum(np.bincount(self.group))[:-1])
         self.place = np.empty(self.size, np.intp)  # of each class in its group
-        self.place[order] = np.concatenate([np.arange(len(own)) for own in self.members])
+        self.place[order] = np.concatenate([np.arange(len(group)) for group in self.members])
         self._sets: dict[tuple[int, int], VectorSet] = {}
         self._blind: list[np.ndarray] = [np.zeros((self.size, game.layers[0].num_controls))]  # by steps left, (C, U)
         self._ways: dict[tuple[int, int, int], _Way] = {}
 
     def point(self, support: np.ndarray, weight: np.ndarray, left: int) -> Point | None:
-        """A belief with so many steps left; None where it holds several groups possible."""
+        """A belief among the plans with ``left`` steps to go; None if it spans several groups."""
         group = int(self.group[support[0]])
         if (self.group[support] != group).any():
             return None
@@ -132,15 +132,15 @@ class Vectors:
         return Point(self.plans(left, group), dense)
 
     def plans(self, left: int, group: int) -> VectorSet:
-        """The plans of a group, at first every control done to the end."""
+        """The plans of a group; at first each repeats one control to the end."""
         if (left, group) not in self._sets:
-            own = self._sets[left, group] = VectorSet(group, len(self.members[group]))
+            plans = self._sets[left, group] = VectorSet(group, len(self.members[group]))
             for control, costs in enumerate(self._blindly(left)[self.members[group]].T):
-                own.add(Vector(left, control, 0), costs)
+                plans.add(Vector(left, control, 0), costs)
         return self._sets[left, group]
 
     def _blindly(self, left: int) -> np.ndarray:
-        """What each control costs from every class on if it is done at every step, (C, U)."""
+        """The cost of each control from every class if it is repeated to the end, (C, U)."""
         while len(self._blind) <= left:
             step, ahead = self.game.layer(len(self._blind)).step, self._blind[-1]
             then = np.stack([ahead[step.to[:, u], u] for u in range(ahead.shape[1])], 1)  # (C, U, J)
@@ -149,9 +149,9 @@ class Vectors:
         return self._blind[left]
 
     def backup(self, point: Point, left: int, control: int, after: Mapping[int, Vector]) -> None:
-        """Keep the plan that does a control and then what is best, if it is better than those that are known.
+        """Add the plan that does a control and then follows the best plans, if it is better than the known plans.
 
-        :param after: what is best by the code of what is seen.
+        :param after: the best plan after each observation, by its code.
         """
         plans = point.plans
         way = self._way(left, plans.group, control)
