@@ -264,7 +264,7 @@ def _home(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def check_layable(world: World) -> None:
     """Refuse what cannot be laid over devices, by its name."""
-    if not getattr(world.state, "layable", False):
+    if not world.state.layable:
         sites = ", ".join(site.name for site in world.signature.state)
         raise ValueError(
             f"mesh: found the states {sites} with a {type(world.state).__name__} that differs between parameters, "

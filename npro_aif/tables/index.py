@@ -51,7 +51,6 @@ class _Index:
         return replace(self, index=jnp.clip(self.index, 0, self.size - 1))
 
     def narrowed(self) -> Self:
-        """The same outcomes in as few bytes as they need: in a large world these tables are many."""
         dtype = next(dtype for dtype in (jnp.int8, jnp.int16, jnp.int32) if self.size <= jnp.iinfo(dtype).max)
         return replace(self, index=self.index.astype(dtype))
 
@@ -104,7 +103,7 @@ class IndexTransition(_Index):
             return self
         return replace(self, routing=find_routes(self.index, self.size, num_parameters, num_states))
 
-    layable = True  # over devices, by parameters
+    layable = True
 
     def laid(self) -> IndexTransition:
         """The kernel, whose table is laid over devices, with its groups of parameters."""
@@ -121,8 +120,7 @@ class IndexTransition(_Index):
     def pull(self, value: Array) -> Array:
         return self._routing(self.index.shape[1], value.shape[1]).pull(value)
 
-    def rows(self, value: Array) -> Rows | None:
-        """What shifts whole rows of values (X', Θ), of a slice, where they are so large that one by one is quicker."""
+    def shifts(self, value: Array) -> Rows | None:
         rows = self.routing if isinstance(self.routing, Rows) else None
         return rows if rows is not None and rows.goes_by_rows(value) else None
 
