@@ -25,7 +25,7 @@ from npro_aif.program.program import Fixed, Program
 from npro_aif.shards import Shards
 from npro_aif.tables.world import World
 
-FEW_ROWS = 512  # below, compiling costs more than what it compiles, and sizes are powers of two
+FEW_ROWS = 512  # below, compiling costs far more than what it compiles, and sizes are powers of two
 PARAMETERS = 0  # the axis of a belief's tables that is laid over the devices
 
 
@@ -205,14 +205,18 @@ def possible_rows(own: Belief, count: int, shards: Shards, num_parameters: int) 
     )
 
 
-def rounded(count: int, most: int) -> int:
-    """The size that so many rows are padded to: each compiles once, and no large one is an eighth more than needed.
+def rounded(count: int, most: int, *, finely: bool = False) -> int:
+    """The size that so many rows are padded to: each compiles once, and a belief that narrows meets few of them.
 
-    >>> [rounded(count, 10_000) for count in (1, 5, 70, 6500, 9000)]
-    [2, 8, 128, 6656, 9216]
+    :param finely: in steps of at most an eighth and not of at most a half, for what takes longer than compiling.
+
+    >>> [rounded(count, 10_000) for count in (1, 5, 70, 600, 2500, 9000)]
+    [2, 8, 128, 768, 3072, 10000]
+    >>> [rounded(count, 10_000, finely=True) for count in (70, 600, 2500, 9000)]
+    [128, 640, 2560, 9216]
     """
     bits = (count - 1).bit_length()
-    step = 1 << (bits if count <= FEW_ROWS else bits - 4)
+    step = 1 << (bits if count <= FEW_ROWS else bits - 4 if finely else bits - 2)
     return max(2, min(most, -(-count // step) * step))  # with one the tables would not show that θ matters
 
 
