@@ -214,8 +214,9 @@ def beside(arguments: argparse.Namespace) -> None:
         same = sum(row["control"] == row["thinned"]["control"] for row in rows)
         print(
             f"seed {seed}: {rows[-1]['step'] + 1} steps, reward {rows[-1].get('reward', 0.0):.3f}; "
-            f"{sum(row['cpu_seconds'] for row in rows):.0f} s of a core, of which XLA "
-            f"{sum(row['xla_seconds'] for row in rows):.0f}; peak {max(sum(row['peaks']) for row in rows):.2f} GB; "
+            f"{sum(row['cpu_seconds'] for row in rows):.0f} s of a core, "
+            f"{sum(row['xla_seconds'] for row in rows):.0f} s of the clock in XLA; "
+            f"peak {max(sum(row['peaks']) for row in rows):.2f} GB; "
             f"both planners choose the same in {same} of {len(rows)} decisions"
         )
 

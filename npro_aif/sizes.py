@@ -35,7 +35,7 @@ MOST_UPDATED = 2**21
 ENTRIES_AT_ONCE, FEWEST_ENTRIES = 2**18, 2**9
 
 # The bytes of a plan over devices from which on parameters are padded finely, as it takes longer than compiling another
-# size: with 2,816 layouts of DoorKey-12x12 and 40 steps, 1.4 GB, 13 s of a core and 6 s.
+# size: with 2,816 layouts of DoorKey-12x12 and 40 steps, 1.3 GB, 13 s of a core and 6 s.
 PADDED_FINELY = 2**30
 
 # --- Many problems at once ----------------------------------------------------------------------------------
