@@ -1,15 +1,16 @@
 """Episodes a second with one and with two workers, each on one core; and a second run with what the first one compiled.
 
-    python benchmarks/bench_workers.py --sweeps           # DoorKey-8x8 by sweeps, 20 episodes in blocks of two
+    python benchmarks/bench_workers.py --sweeps           # DoorKey-8x8 by sweeps, 40 episodes one by one
     python benchmarks/bench_workers.py                    # the whole command, 320 episodes with each number of workers
     python benchmarks/bench_workers.py --episodes 160 --size 6
     python benchmarks/bench_workers.py --objective planning --solver search    # further words go to npro-aif run
     python benchmarks/bench_workers.py --cache            # two runs, the first from an empty compilation cache
 
 The same episodes are counted with one worker and with two. Of the whole command it is those after the first block of
-each of two workers, so that starting and compiling are told apart. With ``--sweeps`` the command line's workers get
-small blocks, as a block of 32 takes minutes, and no folder: each first plays the same episodes to warm up, which is
-timed by itself, and solves its own problems. The compilation cache is one for all runs.
+each of two workers, so that starting and compiling are told apart. With ``--sweeps`` the command line's workers get one
+episode at a time, as a block of 32 takes minutes and the last blocks leave a worker idle, and no folder: each first
+plays the same episodes to warm up, which is timed by itself, and solves its own problems. The compilation cache is one
+for all runs. Nothing else may run on the cores, and the command itself may not be held to one of them.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from npro_aif.experiments.tasks import Settings
 
 COMMAND = [str(Path(sys.executable).with_name("npro-aif")), "run", "doorkey", "--seed", "1000"]
 WORKERS = (1, 2)
-BLOCK, WARM = 2, tuple(range(3000, 3004))  # episodes of a block with --sweeps, and those that each worker begins with
+BLOCK, WARM = 1, tuple(range(3000, 3004))  # episodes of a block with --sweeps, and those that each worker begins with
 
 
 def timed(words: list[str], environment: dict[str, str] | None = None) -> float:
@@ -98,7 +99,7 @@ def cache() -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--episodes", type=int, help="20 with --sweeps, otherwise 320")
+    parser.add_argument("--episodes", type=int, help="40 with --sweeps, otherwise 320")
     parser.add_argument("--size", type=int, default=8)
     parser.add_argument("--cache", action="store_true")
     parser.add_argument("--sweeps", action="store_true")
@@ -107,7 +108,7 @@ def main() -> None:
         cache()
         return
     if arguments.sweeps:
-        sweeps(arguments.episodes or 20, arguments.size)
+        sweeps(arguments.episodes or 40, arguments.size)
         return
     rates = {}
     for workers in WORKERS:

@@ -4,7 +4,8 @@
     python benchmarks/doorkey_exact.py --size 16 --skip 3 --decisions 2          # decisions after three given moves
     python benchmarks/doorkey_exact.py --size 12 --processes 1 --episodes 5 --decisions 100 --max-steps 100 --horizon 40
 
-The last plays whole episodes; grids of size 12 and 16 need more than the 35 steps that size 8 has.
+The last plays whole episodes; grids of size 12 and 16 need more than the 35 steps that size 8 has. With ``--log FILE``
+every decision is a line of that file once it is made, and the same command goes on from there.
 Every process holds the tables and beliefs of its own layouts. Beside each decision stands what the planner that thins
 the layouts to 64 would do from the same belief.
 """
@@ -18,13 +19,15 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
 
 import npro_aif as aif
+from npro_aif.acting.solutions import compiling
 from npro_aif.envs.doorkey import DoorKey
 from npro_aif.experiments.agents import Settings, make_planner
 from npro_aif.experiments.tasks import make_task
@@ -78,64 +81,67 @@ def play(arguments: argparse.Namespace) -> None:
     planner = aif.Planner(**settings(size, arguments.horizon, arguments.objective), mesh=mesh)
     update = aif.Filter(planner.model, first, mesh=mesh)
     report({"process": place, "read": time.perf_counter() - begin, "peak_gb": peak()})
-    for seed in range(arguments.seed, arguments.seed + arguments.episodes):
-        episode(arguments, seed, first, planner, update)
+    for seed, moves in json.loads(arguments.moves_of).items():
+        episode(arguments, int(seed), moves, first, planner, update)
 
 
-def episode(arguments: argparse.Namespace, seed: int, belief: Any, planner: aif.Planner, update: aif.Filter) -> None:
-    """One episode's first decisions."""
+def episode(
+    arguments: argparse.Namespace,
+    seed: int,
+    moves: Sequence[int],
+    belief: Any,
+    planner: aif.Planner,
+    update: aif.Filter,
+) -> None:
+    """One episode's first decisions, after some moves that were decided before."""
     who = {"process": arguments.process, "seed": seed}
     env = DoorKey(size=arguments.size, max_steps=arguments.max_steps)
     observation, _ = env.reset(seed=seed)
-    moves = list(arguments.moves)
     control: int | None = None
     for step in range(arguments.skip + arguments.decisions):
-        begin, cpu = time.perf_counter(), time.process_time()
+        begin, cpu, before = time.perf_counter(), time.process_time(), compiling()
         belief = update(belief, control, observation)
         layouts = int((np.asarray(belief.parameter.addressable_data(0)) > 0).sum())
         seconds = time.perf_counter() - begin
-        line = who | {"step": step, "own_layouts": layouts, "update_seconds": seconds, "peak_gb": peak()}
-        if step < arguments.skip:
-            control = moves[step] if step < len(moves) else doorkey.RIGHT
+        line = who | {"step": step, "own_layouts": layouts, "update_seconds": seconds}
+        if step < len(moves):
+            control = moves[step]
         else:
             line["said_gb"] = planner.memory(belief).total / GB
             begin = time.perf_counter()
             plan = planner(jax.random.key(0), belief, left(arguments, step))
             probs = np.asarray(plan.control[0])
             control = choice(probs)
-            line |= {"plan_seconds": time.perf_counter() - begin, "peak_gb": peak(), "control": probs.tolist()}
+            line |= {"plan_seconds": time.perf_counter() - begin, "peak_gb": peak(), "probs": probs.tolist()}
             line |= {"cpu_seconds": time.process_time() - cpu, "F": float(plan.free_energy[-1])}
             line |= {"sweeps": int(plan.info.iterations), "converged": bool(plan.info.converged)}
-        report(line | {"chosen": doorkey.CONTROLS[control]})
+            line |= {name: seconds - before[name] for name, seconds in compiling().items()}
         observation, reward, done, cut, _ = env.step(control)
+        report(line | {"control": control} | ({"reward": float(reward)} if done or cut else {}))
         if done or cut:
             break
-    report(who | {"steps": step + 1, "reward": float(reward)})
 
 
-def report(line: dict[str, Any]) -> None:
+def report(line: Mapping[str, Any]) -> None:
     print(json.dumps(line), flush=True)
 
 
-def start(arguments: argparse.Namespace) -> Iterator[list[dict[str, Any]]]:
-    """Start all processes, print what they report, and gather it by episode: of one process as soon as one ends."""
-    words = [sys.executable, __file__, *sys.argv[1:], "--port", str(free_port())]
+# --- The process that starts them ---------------------------------------------------------------------------
+
+
+def start(arguments: argparse.Namespace, moves: Mapping[int, Sequence[int]]) -> Iterator[list[dict[str, Any]]]:
+    """Start all processes and hand over what they report: of each process the same step.
+
+    :param moves: what was decided before, by the seeds that are played.
+    """
+    words = [sys.executable, __file__, *sys.argv[1:], "--port", str(free_port()), "--moves-of", json.dumps(moves)]
     processes = [
         subprocess.Popen([*words, "--process", str(place)], stdout=subprocess.PIPE, text=True)
         for place in range(arguments.processes)
     ]
-    episodes: dict[int, list[dict[str, Any]]] = {}
     try:
-        for process in processes:
-            assert process.stdout is not None
-            for text in process.stdout:
-                if text.startswith("{"):
-                    print(text, end="", flush=True)
-                    line = json.loads(text)
-                    if "seed" in line:
-                        episodes.setdefault(line["seed"], []).append(line)
-                    if "steps" in line and process is processes[-1]:
-                        yield episodes[line["seed"]]
+        told = [(json.loads(text) for text in process.stdout or () if text.startswith("{")) for process in processes]
+        yield from (list(lines) for lines in zip(*told, strict=False))
         if any(process.wait() for process in processes):
             raise SystemExit("a process failed")
     finally:
@@ -143,49 +149,98 @@ def start(arguments: argparse.Namespace) -> Iterator[list[dict[str, Any]]]:
             process.kill()
 
 
-def beside(arguments: argparse.Namespace) -> None:
-    """Print every decision, with that of the planner that thins the layouts."""
-    chosen = settings(arguments.size, arguments.horizon, arguments.objective)
-    thinned = aif.Planner(**chosen, max_parameters=doorkey.MOST_LAYOUTS)
-    first = doorkey.initial_belief(arguments.size)
-    update = aif.Filter(thinned.model, first)
-    for lines in start(arguments):
-        same = alongside(arguments, lines, thinned, update, first)
-        last = lines[-1]
-        print(f"seed {last['seed']}: {last['steps']} steps, reward {last['reward']:.3f}; ", end="")
-        print(f"both planners choose the same in {sum(same)} of {len(same)} decisions", flush=True)
+class Thinned:
+    """The planner that thins the layouts, along the episodes that the exact one plays."""
 
+    def __init__(self, arguments: argparse.Namespace):
+        self.arguments = arguments
+        chosen = settings(arguments.size, arguments.horizon, arguments.objective)
+        self.planner = aif.Planner(**chosen, max_parameters=doorkey.MOST_LAYOUTS)
+        self.first: Any = doorkey.initial_belief(arguments.size)
+        self.update = aif.Filter(self.planner.model, self.first)
 
-def alongside(
-    arguments: argparse.Namespace, lines: list[dict[str, Any]], thinned: aif.Planner, update: aif.Filter, belief: Any
-) -> list[bool]:
-    """Print an episode's decisions; whether the thinned planner's are the same."""
-    env = DoorKey(size=arguments.size, max_steps=arguments.max_steps)
-    observation, _ = env.reset(seed=lines[0]["seed"])
-    control: int | None = None
-    same = []
-    for line in (line for line in lines if line["process"] == 0 and "step" in line):
-        belief = update(belief, control, observation)
-        control = doorkey.CONTROLS.index(line["chosen"])
-        if "control" in line:
-            begin = time.perf_counter()
-            plan = thinned(jax.random.key(0), belief, left(arguments, line["step"]))
+    def follow(self, line: Mapping[str, Any]) -> dict[str, Any]:
+        """What it would do at a step; nothing where the other did not decide."""
+        if line["step"] == 0:
+            self.env = DoorKey(size=self.arguments.size, max_steps=self.arguments.max_steps)
+            self.observation, _ = self.env.reset(seed=line["seed"])
+            self.belief, self.control = self.first, None
+        self.belief = self.update(self.belief, self.control, self.observation)
+        own: dict[str, Any] = {}
+        if "probs" in line:
+            begin, cpu = time.perf_counter(), time.process_time()
+            plan = self.planner(jax.random.key(0), self.belief, left(self.arguments, line["step"]))
             probs = np.asarray(plan.control[0])
-            other = choice(probs)
-            same.append(other == control)
-            layouts = int((np.asarray(belief.parameter) > 0).sum())
-            peaks = [other["peak_gb"] for other in lines if other.get("step") == line["step"]]
+            own = {"layouts": int((np.asarray(self.belief.parameter) > 0).sum()), "probs": probs.tolist()}
+            own |= {"control": choice(probs), "F": float(plan.free_energy[-1])}
+            own |= {"seconds": time.perf_counter() - begin, "cpu_seconds": time.process_time() - cpu}
+        self.control = line["control"]
+        self.observation = self.env.step(self.control)[0]
+        return own
+
+
+def beside(arguments: argparse.Namespace) -> None:
+    """Print every decision, with that of the planner that thins the layouts; those in the log are not made again."""
+    episodes: dict[int, list[dict[str, Any]]] = {
+        seed: [] for seed in range(arguments.seed, arguments.seed + arguments.episodes)
+    }
+    if arguments.log is not None and arguments.log.exists():
+        for row in map(json.loads, arguments.log.read_text().splitlines()):
+            episodes[row["seed"]].append(row)
+    given = [*arguments.moves, *[doorkey.RIGHT] * arguments.skip][: arguments.skip]
+    moves = {
+        seed: given + [row["control"] for row in rows]
+        for seed, rows in episodes.items()
+        if not is_over(arguments, rows)
+    }
+    thinned = Thinned(arguments)
+    for lines in start(arguments, moves) if moves else ():
+        line = lines[0]
+        if "seed" not in line:
             print(
-                f"seed {line['seed']}, decision {line['step'] + 1}: {layouts:,} layouts; exact "
-                f"{np.round(line['control'], 4)}, {line['chosen']}, F {line['F']:.3f}, {line['sweeps']} sweeps, update "
-                f"{line['update_seconds']:.1f} s, plan {line['plan_seconds']:.1f} s ({line['cpu_seconds']:.1f} s of a "
-                f"core), said {line['said_gb']:.2f} GB a device, peak {' + '.join(f'{p:.2f}' for p in peaks)} = "
-                f"{sum(peaks):.2f} GB; thinned {np.round(probs, 4)}, {doorkey.CONTROLS[other]}, F "
-                f"{float(plan.free_energy[-1]):.3f}, {time.perf_counter() - begin:.1f} s",
-                flush=True,
+                f"read in {line['read']:.1f} s, peaks {[round(other['peak_gb'], 2) for other in lines]} GB", flush=True
             )
-        observation = env.step(control)[0]
-    return same
+            continue
+        own = thinned.follow(line)
+        if not own:
+            continue
+        row = line | {"peaks": [other["peak_gb"] for other in lines], "thinned": own}
+        episodes[line["seed"]].append(row)
+        print(in_words(row), flush=True)
+        if arguments.log is not None:
+            with arguments.log.open("a") as log:
+                log.write(json.dumps(row) + "\n")
+    for seed, rows in episodes.items():
+        same = sum(row["control"] == row["thinned"]["control"] for row in rows)
+        print(
+            f"seed {seed}: {rows[-1]['step'] + 1} steps, reward {rows[-1].get('reward', 0.0):.3f}; "
+            f"{sum(row['cpu_seconds'] for row in rows):.0f} s of a core, "
+            f"{sum(row['xla_seconds'] for row in rows):.0f} s of the clock in XLA; "
+            f"peak {max(sum(row['peaks']) for row in rows):.2f} GB; "
+            f"both planners choose the same in {same} of {len(rows)} decisions"
+        )
+
+
+def is_over(arguments: argparse.Namespace, rows: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether all of an episode's decisions are there."""
+    return bool(rows) and ("reward" in rows[-1] or len(rows) == arguments.decisions)
+
+
+def in_words(row: Mapping[str, Any]) -> str:
+    """A decision of both planners."""
+    own, peaks = row["thinned"], row["peaks"]
+    seconds = (
+        f"{row['cpu_seconds']:.1f} s of a core, XLA {row['xla_seconds']:.1f}, tracing {row['tracing_seconds']:.1f}"
+    )
+    parts = [
+        f"seed {row['seed']}, decision {row['step'] + 1}: {own['layouts']:,} layouts",
+        f"exact {np.round(row['probs'], 4)}, {doorkey.CONTROLS[row['control']]}, F {row['F']:.3f}",
+        f"{row['sweeps']} sweeps, update {row['update_seconds']:.1f} s, plan {row['plan_seconds']:.1f} s ({seconds})",
+        f"said {row['said_gb']:.2f} GB a device, peak {' + '.join(f'{p:.2f}' for p in peaks)} = {sum(peaks):.2f} GB",
+        f"thinned {np.round(own['probs'], 4)}, {doorkey.CONTROLS[own['control']]}, F {own['F']:.3f}",
+        f"{own['seconds']:.1f} s ({own['cpu_seconds']:.1f} of a core)",
+    ]
+    return "; ".join(parts)
 
 
 def main() -> None:
@@ -200,7 +255,9 @@ def main() -> None:
     parser.add_argument("--skip", type=int, default=0, help="moves that are made without planning, at first")
     parser.add_argument("--moves", type=int, nargs="*", default=[], help="which ones; turns to the right by default")
     parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--log", type=Path, help="where decisions are kept, and from where the same command goes on")
     parser.add_argument("--process", type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--moves-of", help=argparse.SUPPRESS)
     parser.add_argument("--port", type=int, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.process is not None:

@@ -52,6 +52,10 @@ class Shards:
     def sharding(self, axis: int | None = None) -> NamedSharding:
         return NamedSharding(self.mesh, self.spec(axis))
 
+    def placed(self, table: Array, axis: int | None = None) -> Array:
+        """In compiled code: a table that is laid over the devices along an axis, or the same on all."""
+        return jax.lax.with_sharding_constraint(table, self.sharding(axis))
+
     def padded(self, count: int) -> int:
         """The least number from ``count`` up that the devices share evenly.
 
@@ -115,6 +119,11 @@ def laid_over(shards: Shards) -> contextlib.AbstractContextManager[None]:
 def are_laid() -> bool:
     """Whether the arrays that are being traced look whole, and have parameters laid over devices."""
     return _WHOLE.get() is not None
+
+
+def laid_devices() -> Shards | None:
+    """The devices over which they are laid."""
+    return _WHOLE.get()
 
 
 def are_own() -> bool:

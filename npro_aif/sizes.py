@@ -34,6 +34,10 @@ MOST_UPDATED = 2**21
 # padded to; in between are steps of 8. (DoorKey-16x16 has 5.6 million before the first look; bounds on memory.)
 ENTRIES_AT_ONCE, FEWEST_ENTRIES = 2**18, 2**9
 
+# The bytes of a plan over devices from which on parameters are padded finely, as it takes longer than compiling another
+# size: with 2,816 layouts of DoorKey-12x12 and 40 steps, 1.3 GB, 13 s of a core and 6 s.
+PADDED_FINELY = 2**30
+
 # --- Many problems at once ----------------------------------------------------------------------------------
 
 # Fewer problems are solved one after the other: 4 decisions of the T-maze take 2.2 ms so and 4.2 together, 16 take 8.7

@@ -1,5 +1,5 @@
 """A kernel: a class for transitions (or emissions) with the methods of ``npro_aif/tables/kernels.py``; no caller asks
-what it is.
+what it is. What it does not say for itself it inherits from ``PlainTransition``.
 
 The world is a ring on which one goes round by the control, and slips with a probability that θ decides; the kernel
 keeps these probabilities alone and no table over the states.
@@ -20,6 +20,7 @@ from jax import Array
 import npro_aif as aif
 from npro_aif.numerics import neg_entropy, safe_log
 from npro_aif.program.program import program_of
+from npro_aif.tables.kernels import PlainTransition
 
 PLACES, CONTROLS = 5, 3
 SLIPS = (0.1, 0.4)  # by θ: the probability of standing still
@@ -45,7 +46,7 @@ def ring(belief: aif.Belief, horizon: int = 3) -> None:
 
 @functools.partial(jax.tree_util.register_dataclass, data_fields=("slip",), meta_fields=())
 @dataclass(frozen=True)
-class Ring:
+class Ring(PlainTransition):
     """p(x'|x,u,θ) as one number for each θ."""
 
     slip: Array  # (Θ,)

@@ -42,4 +42,4 @@ def moved(now: Slice, objective: Objective) -> Array:
 
 def moved_to(now: Slice, objective: Objective) -> Array:
     """The cost of each move by its next state, in an open loop: (1, X, U|1, X')."""
-    return objective.weights.entropy * log_mixture(now.kernel, now.flow.before)[None]
+    return objective.weights.entropy * log_mixture(now.kernel.table(), now.flow.before)[None]

@@ -43,6 +43,7 @@ from npro_aif.program.sharded import (
     rounded,
 )
 from npro_aif.shards import Shards, laid_over
+from npro_aif.sizes import PADDED_FINELY
 from npro_aif.solvers.base import Solver
 from npro_aif.tables.world import World
 
@@ -80,6 +81,7 @@ class ShardedFunctions(Functions):
         check_layable(self.program.example())
         self.solve, self.decide, self.cost = _home(self.solve), _home(self.decide), _home(self.cost)
         self._make: dict[int, Any] = {}
+        self._memories: dict[int, Memory] = {}
         self._batches: dict[bool, Any] = {}
 
     @property
@@ -150,14 +152,19 @@ class ShardedFunctions(Functions):
             return jax.eval_shape(self._bound, self.program.fixed, jnp.asarray(self.num_steps), rows)
 
     def _count(self, belief: ShardedBelief) -> int:
-        """With how many parameters a device plans: as many as the one that has most."""
-        return rounded(int(num_possible(belief).max()), len(belief.parameter) // self.shards.count)
+        """With how many parameters a device plans: as many as the one that has most, padded."""
+        most, own = int(num_possible(belief).max()), len(belief.parameter) // self.shards.count
+        count = rounded(most, own)
+        return count if self._memory(count).total < PADDED_FINELY else rounded(most, own, finely=True)
 
     def memory(self, belief: Belief | ShardedBelief) -> Memory:
         return self._memory(self._count(self.accepted(belief)))
 
     def _memory(self, count: int) -> Memory:
-        return plan_memory(self._shapes(count)[1], self.program.signature, count, self.num_steps)
+        if count not in self._memories:
+            tables = self._shapes(count)[1]
+            self._memories[count] = plan_memory(tables, self.program.signature, count, self.num_steps)
+        return self._memories[count]
 
     def warm_start(self, support: Any, warm: Plan | None) -> WarmStart:
         if warm is None:
@@ -240,12 +247,9 @@ class ShardedFunctions(Functions):
 
     def _placed(self, plan: Plan) -> Plan:
         """The plan's tables on all devices, but for learned ones over parameters, which stay where they are."""
-
-        def place(table: Array, axis: int | None) -> Array:
-            return jax.lax.with_sharding_constraint(table, self.shards.sharding(axis))
-
-        params = {name: place(values, self.tables[name].axis("parameter")) for name, values in plan.params.items()}
-        rest = jax.tree.map(lambda leaf: place(leaf, None), plan._replace(params=None))
+        place, tables = self.shards.placed, self.tables
+        params = {name: place(values, tables[name].axis("parameter")) for name, values in plan.params.items()}
+        rest = jax.tree.map(place, plan._replace(params=None))
         return rest._replace(params=params)
 
 
@@ -264,7 +268,7 @@ def _home(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def check_layable(world: World) -> None:
     """Refuse what cannot be laid over devices, by its name."""
-    if not getattr(world.state, "layable", False):
+    if not world.state.layable:
         sites = ", ".join(site.name for site in world.signature.state)
         raise ValueError(
             f"mesh: found the states {sites} with a {type(world.state).__name__} that differs between parameters, "

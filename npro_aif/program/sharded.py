@@ -25,7 +25,7 @@ from npro_aif.program.program import Fixed, Program
 from npro_aif.shards import Shards
 from npro_aif.tables.world import World
 
-FEW_ROWS = 512  # below, compiling costs more than what it compiles, and sizes are powers of two
+FEW_ROWS, GROWTH_FEW = 256, 4  # up to so many compiling costs far more than what it compiles: 16, 64 and 256
 PARAMETERS = 0  # the axis of a belief's tables that is laid over the devices
 
 
@@ -207,15 +207,23 @@ def possible_rows(belief: Belief, count: int, shards: Shards, num_parameters: in
     )
 
 
-def rounded(count: int, most: int) -> int:
-    """The size that ``count`` rows are padded to: each size compiles once, and a large one wastes less than an eighth.
+def rounded(count: int, most: int, *, finely: bool = False) -> int:
+    """The size that ``count`` rows are padded to: each compiles once, and a belief that narrows meets few of them.
 
-    >>> [rounded(count, 10_000) for count in (1, 5, 70, 6500, 9000)]
-    [2, 8, 128, 6656, 9216]
+    :param finely: in steps of at most an eighth and not of at most a half, for what takes longer than compiling.
+
+    >>> [rounded(count, 10_000) for count in (1, 5, 70, 600, 2500, 9000)]
+    [16, 16, 256, 768, 3072, 10000]
+    >>> [rounded(count, 10_000, finely=True) for count in (70, 600, 2500, 9000)]
+    [256, 640, 2560, 9216]
     """
-    bits = (count - 1).bit_length()
-    step = 1 << (bits if count <= FEW_ROWS else bits - 4)
-    return max(2, min(most, -(-count // step) * step))  # one row would not show whether tables depend on θ
+    size = FEW_ROWS // GROWTH_FEW**2
+    while size < min(count, FEW_ROWS):
+        size *= GROWTH_FEW
+    if count > FEW_ROWS:
+        step = 1 << (count - 1).bit_length() - (4 if finely else 2)
+        size = -(-count // step) * step
+    return max(2, min(most, size))  # with one the tables would not show that θ matters
 
 
 # --- The tables ---------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from npro_aif.numerics import sum_last
-from npro_aif.tables.routing import Rows
+from npro_aif.tables.kernels import Shifts
 
 
 class Moves(Protocol):
@@ -48,14 +48,14 @@ class TableMoves(NamedTuple):
 class RowMoves(NamedTuple):
     """Costs of certain moves, which are the costs of their next states."""
 
-    rows: Rows
+    shifts: Shifts
     arrival: Array  # (X', Θ)
 
     def average(self, weight: Array) -> Array:
-        return self.rows.expect(self.arrival, jnp.broadcast_to(weight, self.arrival.shape))
+        return self.shifts.expect(self.arrival, jnp.broadcast_to(weight, self.arrival.shape))
 
     def under(self, policy: Array) -> Array:
-        return self.rows.follow(self.arrival, policy)
+        return self.shifts.follow(self.arrival, policy)
 
     def table(self) -> Array:
-        return self.rows.pull(self.arrival)
+        return self.shifts.pull(self.arrival)

@@ -298,9 +298,9 @@ class Sweep(NamedTuple):
             learned, value = step.state(kernel, cost, template.state.at(t))
             value = control_first(value)
         else:
-            rows = None if loop.closed or edges else getattr(kernel, "rows", lambda _: None)(arrival)
-            if rows is not None and costs.move.size == 1:
-                return None, RowMoves(rows, arrival + costs.move[0])
+            shifts = None if loop.closed or edges else kernel.shifts(arrival)
+            if shifts is not None and costs.move.size == 1:
+                return None, RowMoves(shifts, arrival + costs.move[0])
             value = loop.pull(kernel, arrival)
             for edge in edges:
                 cost = edge[..., 0] if edge.shape[-1] == 1 else kernel.expect(edge)

@@ -18,7 +18,7 @@ from npro_aif.tables.kernels import Emission, Transition
 from npro_aif.tables.layout import INSIDE, contract, lookup, time_slice
 from npro_aif.tables.loop import Loop
 from npro_aif.tables.open_loop import OpenLoop
-from npro_aif.tables.surprise import log_share, surprise
+from npro_aif.tables.surprise import log_share
 
 
 @functools.partial(
@@ -239,7 +239,7 @@ class ClosedLoop:
     def surprise(self, kernel: Transition, before: Array) -> Array:
         mass = self._by_memory(before)  # (M, X, Θ)
         if not self.has_hidden:
-            surprises = jnp.moveaxis(jax.vmap(lambda mass: surprise(kernel, mass))(mass), 0, 2)  # (U|1, X, M, Θ|1)
+            surprises = jnp.moveaxis(jax.vmap(kernel.surprise)(mass), 0, 2)  # (U|1, X, M, Θ|1)
             return surprises.reshape(surprises.shape[0], -1, surprises.shape[-1])
         moves = _moves(kernel)
         flow = self._to_visible(mass, moves)

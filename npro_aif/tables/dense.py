@@ -21,7 +21,7 @@ from npro_aif.numerics import (
     sum_leading,
 )
 from npro_aif.tables.evidence import Evidence
-from npro_aif.tables.kernels import Kernel, Transition
+from npro_aif.tables.kernels import Kernel, PlainTransition, Transition
 from npro_aif.tables.layout import contract, grouped, lookup, select_parameters, time_slice
 from npro_aif.tables.sparse import few_entries
 from npro_aif.tables.surprise import log_share
@@ -48,6 +48,9 @@ class _Dense:
     @property
     def learnable(self) -> bool:
         return True
+
+    def narrowed(self) -> Self:
+        return self
 
     @property
     def probs(self) -> Array:
@@ -92,7 +95,7 @@ class _Dense:
 
 @functools.partial(jax.tree_util.register_dataclass, data_fields=("log", "onward", "back", "entropy"), meta_fields=())
 @dataclass(frozen=True)
-class DenseTransition(_Dense):
+class DenseTransition(_Dense, PlainTransition):
     """p(x'|x,u,θ) as log-probabilities, (T|1, Θ|1, X|1, U|1, X').
 
     The other tables are derived from it in advance (:meth:`prepared`): the probabilities in the orders in which they
@@ -114,9 +117,6 @@ class DenseTransition(_Dense):
         return DenseTransition(self.log, onward, jnp.moveaxis(onward, -1, -3), entropy)
 
     layable = True  # its parameters can be laid over devices
-
-    def laid(self) -> DenseTransition:
-        return self
 
     def routed(self, num_parameters: int, num_states: int) -> DenseTransition:
         return self

@@ -104,7 +104,7 @@ class IndexTransition(_Index):
             return self
         return replace(self, routing=find_routes(self.index, self.size, num_parameters, num_states))
 
-    layable = True  # over devices, by parameters
+    layable = True
 
     def laid(self) -> IndexTransition:
         """The kernel, whose table is laid over devices, with its groups of parameters."""
@@ -121,7 +121,7 @@ class IndexTransition(_Index):
     def pull(self, value: Array) -> Array:
         return self._routing(self.index.shape[1], value.shape[1]).pull(value)
 
-    def rows(self, value: Array) -> Rows | None:
+    def shifts(self, value: Array) -> Rows | None:
         """The routing by whole rows of values (X', Θ) of a slice, if a loop over these large rows is quicker."""
         rows = self.routing if isinstance(self.routing, Rows) else None
         return rows if rows is not None and rows.goes_by_rows(value) else None

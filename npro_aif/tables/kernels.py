@@ -1,7 +1,8 @@
 """What a conditional table p(outcome | given) can do: transitions p(x'|x,u,θ) and emissions p(y|x,θ), as two protocols.
 
 A kernel is a pytree of arrays; :mod:`npro_aif.tables.layout` has the order of their axes. ``at(t)`` takes one time
-slice, on which the arithmetic works. A further kind of table is one file with a class for each protocol it serves.
+slice, on which the arithmetic works. A further kind of table is one file with a class for each protocol it serves; a
+transition that has no faster way of its own inherits the answers of :class:`PlainTransition`.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from typing import Protocol, Self
 from jax import Array
 
 from npro_aif.tables.evidence import Evidence
+from npro_aif.tables.surprise import derivative
 
 
 class Kernel(Protocol):
@@ -57,6 +59,10 @@ class Kernel(Protocol):
         """The same kernel, safe to use where nobody has looked at its numbers: no outcome is out of range."""
         ...
 
+    def narrowed(self) -> Self:
+        """The same kernel in as few bytes as it needs: in a large world tables are many."""
+        ...
+
     def table(self) -> Array:
         """The dense log-table with its outcome axis, for callers that must have it."""
         ...
@@ -86,8 +92,33 @@ class Kernel(Protocol):
         ...
 
 
+class Shifts(Protocol):
+    """Values (X', Θ) moved back row by row, in a world so large that a table (U, X, Θ) is better not made."""
+
+    def pull(self, value: Array) -> Array:
+        """That table all the same: value(x', θ) at where each (u, x, θ) leads, (U|1, X|1, Θ)."""
+        ...
+
+    def follow(self, value: Array, policy: Array) -> Array:
+        """Σ_u policy(x,u) value(x', θ) at where it leads, (X, Θ)."""
+        ...
+
+    def expect(self, value: Array, weight: Array) -> Array:
+        """Σ_θ weight(x,θ) value(x', θ) at where each control leads, (X, U)."""
+        ...
+
+
 class Transition(Kernel, Protocol):
     """p(x'|x,u,θ): it moves flows (X, Θ) forward and values (X', Θ) back."""
+
+    @property
+    def layable(self) -> bool:
+        """Whether its parameters can be laid over devices."""
+        ...
+
+    def laid(self) -> Self:
+        """The same kernel, whose parameters are laid over devices, with what is worth working out once."""
+        ...
 
     def prepared(self) -> Transition:
         """As of any kernel; it may turn out to be another one, of the same numbers."""
@@ -109,8 +140,19 @@ class Transition(Kernel, Protocol):
         """Σ_x' p(x'|x,u,θ) value(x',θ), (U|1, X|1, Θ)."""
         ...
 
+    def shifts(self, value: Array) -> Shifts | None:
+        """What moves such values (X', Θ) back row by row, of a slice, where that is quicker than :meth:`pull`."""
+        ...
+
     def spread(self, weight: Array) -> Array:
         """q(x) H[q(x'|x,u)] with θ summed out under the weight q(θ,x), (X, Θ): (U|1, X)."""
+        ...
+
+    def surprise(self, weight: Array) -> Array:
+        """Σ_x' p(x'|x,u,θ) (−log m(x'|x,u)) under the weight q(θ,x), (X, Θ): (U|1, X, Θ|1).
+
+        It is the derivative of each row of :meth:`spread` (:mod:`npro_aif.tables.surprise`).
+        """
         ...
 
     def in_full(self, shape: tuple[int, int, int, int]) -> Transition:
@@ -120,6 +162,32 @@ class Transition(Kernel, Protocol):
     def put(self, t: Array, row: Transition) -> Self:
         """The kernel with another slice at t."""
         ...
+
+
+class Spreading(Protocol):
+    """What says how uncertain the next state is."""
+
+    def spread(self, weight: Array) -> Array: ...
+
+
+class PlainTransition:
+    """The answers of a transition that has no faster way of its own, for its class to inherit."""
+
+    @property
+    def layable(self) -> bool:
+        return False
+
+    def laid(self) -> Self:
+        return self
+
+    def narrowed(self) -> Self:
+        return self
+
+    def shifts(self, value: Array) -> Shifts | None:
+        return None
+
+    def surprise(self: Spreading, weight: Array) -> Array:
+        return derivative(self.spread, weight)
 
 
 class Emission(Kernel, Protocol):

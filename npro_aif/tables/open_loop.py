@@ -11,7 +11,6 @@ from jax import Array
 from npro_aif.numerics import sum_last
 from npro_aif.tables.evidence import Evidence
 from npro_aif.tables.kernels import Emission, Transition
-from npro_aif.tables.surprise import surprise
 
 
 @jax.tree_util.register_static
@@ -79,7 +78,7 @@ class OpenLoop:
         return kernel.spread(before)
 
     def surprise(self, kernel: Transition, before: Array) -> Array:
-        return surprise(kernel, before)
+        return kernel.surprise(before)
 
     def shown(self, visible: Array) -> Array:
         return visible

@@ -18,7 +18,7 @@ import numpy as np
 from jax import Array
 
 from npro_aif.numerics import is_concrete, neg_entropy, sum_last
-from npro_aif.shards import Laid, each, summed
+from npro_aif.shards import Laid, Shards, each, laid_devices, summed
 from npro_aif.sizes import MOST_BLOCKS, MOST_GROUPS
 from npro_aif.tables import live
 from npro_aif.tables.layout import INSIDE, control_first, rank_last, time_slice
@@ -261,18 +261,35 @@ def find_rows(index: Array, *, rounded: bool = False) -> Rows | None:
         return Rows(moves[..., 0][:, None], None, None)
     if not is_concrete(index) or moves.shape[2] == 1:
         return None
-    rank = rank_last(moves)
-    count = int(rank.max()) + 1
+    group, last, differ = _groups(moves, laid_devices())
+    count = int(last) + 1
     if count > MOST_GROUPS:
         return None
-    target = [jnp.where(rank == g, moves, 0).max(-1) for g in range(count)]
-    group = rank.astype(jnp.int8)
-    differ = np.asarray((rank > 0).any((0, 3))).ravel()
-    number = differ.sum()
-    step = 1 << max(0, int(number).bit_length() - 2) if rounded else 1
-    place = np.sort(np.argsort(~differ, kind="stable")[: -(-number // step) * step])  # those that differ, and some more
-    mixed = Mixed(jnp.asarray(place, jnp.int32), group.reshape(len(group), -1, group.shape[-1])[:, place])
-    return Rows(jnp.stack(target, axis=1), group, mixed)
+    place = np.flatnonzero(differ)
+    if rounded:  # those that differ, and some more
+        size = min(1 << (max(1, len(place)) - 1).bit_length(), differ.size)
+        place = np.sort(np.argsort(~np.asarray(differ), kind="stable")[:size])
+    place = place.astype(np.int32)
+    target, mixed = _of_groups(moves, group, place, count, laid_devices())
+    return Rows(target, group, Mixed(jnp.asarray(place), mixed))
+
+
+@functools.partial(jax.jit, static_argnums=1)
+def _groups(moves: Array, shards: Shards | None) -> tuple[Array, Array, Array]:
+    """The group of each θ at every move, the last of all groups, and at which moves (U·X,) there are several."""
+    rank = rank_last(moves)
+    group, last, differ = rank.astype(jnp.int8), rank.max(), (rank > 0).any((0, 3)).ravel()
+    if shards is not None:
+        group, last, differ = shards.placed(group, 3), shards.placed(last), shards.placed(differ)
+    return group, last, differ
+
+
+@functools.partial(jax.jit, static_argnums=(3, 4))
+def _of_groups(moves: Array, group: Array, place: np.ndarray, count: int, shards: Shards | None) -> tuple[Array, Array]:
+    """Where each group leads, (T|1, G, U, X), and the groups at some of the moves, (T|1, R, Θ)."""
+    target = jnp.stack([jnp.where(group == g, moves, 0).max(-1) for g in range(count)], axis=1)
+    some = group.reshape(len(group), -1, group.shape[-1])[:, place]
+    return (target, some) if shards is None else (shards.placed(target), shards.placed(some, 2))
 
 
 def find_routes(index: Array, size: int, num_parameters: int, num_states: int) -> Routes:

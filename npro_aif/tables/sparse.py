@@ -19,7 +19,7 @@ from jax import Array
 
 from npro_aif.numerics import is_concrete, less_common, mul_log, neg_entropy, relative_entropy, safe_log, sum_last
 from npro_aif.sizes import MOST_PADDING, SPARSE_FROM, SPARSE_SHARE
-from npro_aif.tables.kernels import Kernel
+from npro_aif.tables.kernels import Kernel, PlainTransition
 from npro_aif.tables.layout import INSIDE, lookup, select_parameters, time_slice
 
 TINY = 1e-30  # keeps the division finite in a row without any outcome
@@ -29,7 +29,7 @@ TINY = 1e-30  # keeps the division finite in a row without any outcome
     jax.tree_util.register_dataclass, data_fields=("index", "log", "source", "share", "chance"), meta_fields=("size",)
 )
 @dataclass(frozen=True)
-class SparseTransition:
+class SparseTransition(PlainTransition):
     """p(x'|x,u,θ) by its entries; a next state is at most once in a row with a positive probability.
 
     An axis of size 1 of ``index`` or ``log`` stands for all values, except X, which both have in full.
@@ -79,11 +79,7 @@ class SparseTransition:
 
     @property
     def layable(self) -> bool:
-        """Whether parameters can be laid over devices: not where entries of all of them would have to be sorted."""
-        return not self.sees_parameters
-
-    def laid(self) -> SparseTransition:
-        return self
+        return not self.sees_parameters  # entries of all of them would have to be sorted
 
     def routed(self, num_parameters: int, num_states: int) -> SparseTransition:
         return self

@@ -13,16 +13,9 @@ import jax.numpy as jnp
 from jax import Array
 
 from npro_aif.numerics import divide, safe_log
-from npro_aif.tables.kernels import Transition
 from npro_aif.tables.layout import contract
 
 BOUND = 50.0  # nats: the surprise of a move that is held impossible
-
-
-def surprise(kernel: Transition, weight: Array) -> Array:
-    """Σ_x' p(x'|x,u,θ) (−log m(x'|x,u)) under the weight q(θ,x), (X, Θ): (U|1, X, Θ|1)."""
-    method = getattr(kernel, "surprise", None)
-    return derivative(kernel.spread, weight) if method is None else method(weight)
 
 
 def derivative(spread: Callable[[Array], Array], weight: Array) -> Array:
@@ -36,8 +29,10 @@ def log_share(part: Array, whole: Array) -> Array:
     return jnp.where(whole > 0, jnp.maximum(safe_log(divide(part, whole)), -BOUND), 0.0)
 
 
-def log_mixture(kernel: Transition, weight: Array) -> Array:
-    """log m(x'|x,u) under the weight q(θ,x), (X, Θ), where states are learned: (X, U|1, X')."""
-    moves = jnp.exp(kernel.table())  # (Θ|1, X|1, U|1, X')
-    flow = contract("xuk", (weight, "xi"), (moves, "ixuk"))
+def log_mixture(log: Array, weight: Array) -> Array:
+    """log m(x'|x,u) under the weight q(θ,x), (X, Θ), where states are learned: (X, U|1, X').
+
+    :param log: log p(x'|x,u,θ) of a slice as a table, (Θ|1, X|1, U|1, X').
+    """
+    flow = contract("xuk", (weight, "xi"), (jnp.exp(log), "ixuk"))
     return log_share(flow, flow.sum(-1, keepdims=True))

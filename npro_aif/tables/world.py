@@ -68,7 +68,7 @@ class World(NamedTuple):
         """The world whose tables of certain outcomes take few bytes; not the memories', which are computed with."""
         if self.loop.closed:
             return self
-        return self.over_parameters(lambda kernel: getattr(kernel, "narrowed", lambda: kernel)(), lambda table: table)
+        return self.over_parameters(lambda kernel: kernel.narrowed(), lambda table: table)
 
     def without_parameters(self) -> World:
         """The world's kernels and preferences that are the same for all parameters; None for the others."""

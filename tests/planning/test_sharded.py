@@ -21,6 +21,7 @@ import numpyro.handlers
 import pytest
 
 import npro_aif as aif
+from npro_aif.acting.solutions import compiling
 from npro_aif.guides import RecallGuide, SequenceGuide
 from npro_aif.models import tmaze
 from npro_aif.planning import memory
@@ -130,6 +131,17 @@ def test_the_memory_is_said_and_refused(mesh: jax.sharding.Mesh, monkeypatch: py
         MemoryError, match=r"mesh: found a plan that takes .* GB on each of 1 devices .* expected at most"
     ):
         planner(KEY, belief)
+
+
+def test_beliefs_that_narrow_a_little_compile_nothing_anew(mesh: jax.sharding.Mesh, quick_compile: None) -> None:
+    planner = aif.Planner(ring(), solver=aif.CoordinateSolver(max_sweeps=2), max_horizon=HORIZON, mesh=mesh)
+    before, after = ring_belief(13), ring_belief(12)
+    planner(KEY, before)
+    seconds = compiling()
+    planner(KEY, after)
+    assert compiling()["xla_seconds"] == seconds["xla_seconds"]
+    planner(KEY, ring_belief(18))
+    assert compiling()["xla_seconds"] > seconds["xla_seconds"]  # it is counted
 
 
 def test_refusals_by_name(mesh: jax.sharding.Mesh) -> None:

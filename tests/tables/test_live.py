@@ -132,7 +132,7 @@ def test_a_plan_of_rows_is_the_plan(evidence: Any, by_rows: Any) -> None:
 def test_moves_that_are_counted_without_need_change_nothing() -> None:
     base = (np.arange(STATES)[:, None] + np.arange(CONTROLS)) % STATES
     index = np.tile(base, (1, PARAMETERS, 1, 1))
-    index[0, 3, :5, 1] += STATES // 2  # 5 moves at which one parameter differs, which are counted as 6
+    index[0, 3, :5, 1] += STATES // 2  # 5 moves at which one parameter differs, which are counted as 8
     index %= STATES
     exact, rounded = (find_rows(jnp.asarray(index), rounded=rounded) for rounded in (False, True))
     assert exact is not None

@@ -12,7 +12,7 @@ from npro_aif.tables.dense import DenseTransition
 from npro_aif.tables.index import IndexTransition
 from npro_aif.tables.kernels import Transition
 from npro_aif.tables.routing import Routes, Rows, find_routes, find_rows
-from npro_aif.tables.surprise import derivative, surprise
+from npro_aif.tables.surprise import derivative
 
 pytestmark = pytest.mark.usefixtures("quick_compile")
 
@@ -82,7 +82,7 @@ def test_every_form_moves_the_same_mass(outcomes: int, axes: str) -> None:
 def both_ways(kernel: Any, before: Any, policy: Any, value: Any, mass: Any) -> tuple[Any, ...]:
     """What is pushed, its gradient at ``value``, the spread, the surprise, and what is pulled."""
     pushed, gradient = jax.vjp(kernel.push, before, policy)
-    return pushed, gradient(value), kernel.spread(mass), surprise(kernel, mass), kernel.pull(value)
+    return pushed, gradient(value), kernel.spread(mass), kernel.surprise(mass), kernel.pull(value)
 
 
 def test_few_outcomes_go_by_rows_and_many_by_routes() -> None:
@@ -107,5 +107,5 @@ def test_selected_parameters_keep_their_groups() -> None:
 def test_a_kernel_without_its_own_surprise_has_the_derivative_of_its_spread() -> None:
     weight = jnp.asarray(np.random.default_rng(0).random((STATES, PARAMETERS)), jnp.float32)
     for name, kernel in kernels(moves(2)).items():
-        found, expected = jax.jit(lambda kernel: (derivative(kernel.spread, weight), surprise(kernel, weight)))(kernel)
+        found, expected = jax.jit(lambda kernel: (derivative(kernel.spread, weight), kernel.surprise(weight)))(kernel)
         np.testing.assert_allclose(found, expected, atol=1e-5, err_msg=name)
