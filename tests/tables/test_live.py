@@ -77,7 +77,7 @@ def test_rows_are_the_whole(function: Any, num_outcomes: int, by_rows: Any) -> N
         derivatives = jax.jit(jax.grad(total, (0, 1, 2)))(*arguments)
         return jax.jit(lambda *a: function(rows, *a))(*arguments), derivatives, jax.vmap(one)(jnp.arange(1.0, 3.0))
 
-    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=2e-6), found(True), found(False))
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=2e-6, atol=2e-6), found(True), found(False))
 
 
 @pytest.mark.parametrize("joint", [False, True])
