@@ -110,6 +110,8 @@ class ShardedFunctions(Functions):
         own, world = self._made(count)(fixed, steps, belief.tables)
         with laid_over(self.shards):
             world = world._replace(state=world.state.laid())
+        # One program at a time: processes would not agree on the order of sums of two that run side by side.
+        own, world = jax.block_until_ready((own, world))
         if world.certain is not None:
             labels = power_of_two(int(world.certain.index.max()) + 1)
             world = world._replace(certain=replace(world.certain, size=min(labels, world.certain.size)))

@@ -10,6 +10,7 @@ import os
 import socket
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +53,8 @@ def run(names: str, processes: int, devices: int = 1, seconds: int = SECONDS, qu
         for place in range(max(1, processes))
     ]
     try:
-        outputs = [process.communicate(timeout=seconds) for process in started]
+        with ThreadPoolExecutor(len(started)) as readers:  # all at once: they wait for each other at the end
+            outputs = list(readers.map(lambda process: process.communicate(timeout=seconds), started))
     finally:
         for process in started:
             process.kill()
