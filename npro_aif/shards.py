@@ -136,6 +136,15 @@ def are_apart() -> bool:
     return _APART.get() is not None
 
 
+def after(value: Array, array: Array) -> Array:
+    """The same array, which compiled code has no earlier than ``value``, a number that is never NaN.
+
+    XLA runs a loop and another computation in any order, or side by side, if neither depends on the other. Where
+    devices sum in both, processes that took them in different orders would add up what does not belong together.
+    """
+    return jnp.where(jnp.isnan(value), jnp.zeros_like(array), array)
+
+
 def of_all(count: int) -> int:
     """The number of parameters on all devices, from the number on each."""
     shards = _OWN.get()

@@ -42,7 +42,7 @@ from npro_aif.program.sharded import (
     possible_rows,
     rounded,
 )
-from npro_aif.shards import Shards, laid_over
+from npro_aif.shards import Shards, after, laid_over
 from npro_aif.sizes import PADDED_FINELY
 from npro_aif.solvers.base import Solver
 from npro_aif.tables.world import World
@@ -110,8 +110,6 @@ class ShardedFunctions(Functions):
         own, world = self._made(count)(fixed, steps, belief.tables)
         with laid_over(self.shards):
             world = world._replace(state=world.state.laid())
-        # One program at a time: processes would not agree on the order of sums of two that run side by side.
-        own, world = jax.block_until_ready((own, world))
         if world.certain is not None:
             labels = power_of_two(int(world.certain.index.max()) + 1)
             world = world._replace(certain=replace(world.certain, size=min(labels, world.certain.size)))
@@ -238,21 +236,29 @@ class ShardedFunctions(Functions):
     def plan(self, fixed: Fixed, support: Any, belief: Any, horizon: Any, key: Array, start: WarmStart) -> Plan:
         with laid_over(self.shards):
             solved = self._solved(fixed, support, belief, horizon, key, start)
+            marginals_last = solved.solution.posterior._replace(  # type: ignore[union-attr]
+                control=after(solved.solution.free_energy[-1], solved.solution.posterior.control)  # type: ignore[union-attr]
+            )
+            solved = solved._replace(solution=solved.solution._replace(posterior=marginals_last))
             plan = self.plan_of(solved, Support(support.theta, support.valid), belief, fixed.elapsed)
         return self._placed(plan)
 
     def _solved(self, fixed: Fixed, support: Any, belief: Any, horizon: Any, key: Array, start: WarmStart) -> Solved:
         with laid_over(self.shards), RUNNING:
             world = support.world.routed()
+            if world.labels is not None:
+                world = world._replace(parameter=after(world.labels.shown.max(), world.parameter))
             first = start.over(self.guide.first_params(key, world, self.num_steps), self.tables)
             return self.solution(world, key, first)
 
     def _placed(self, plan: Plan) -> Plan:
-        """The plan's tables on all devices, but for learned ones over parameters, which stay where they are."""
+        """The plan's tables on all devices, but for those over parameters that are learned or believed: they stay."""
         place, tables = self.shards.placed, self.tables
         params = {name: place(values, tables[name].axis("parameter")) for name, values in plan.params.items()}
-        rest = jax.tree.map(place, plan._replace(params=None))
-        return rest._replace(params=params)
+        last = plan.state.max()
+        plan = plan._replace(theta=after(last, plan.theta), valid=after(last, plan.valid))
+        rest = jax.tree.map(place, plan._replace(params=None, belief=None))
+        return rest._replace(params=params, belief=plan.belief)
 
 
 def brought_home(tree: Any) -> Any:

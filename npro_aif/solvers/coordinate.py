@@ -297,18 +297,23 @@ def check_descent(problem: Problem) -> None:
         )
 
 
+def probabilities(template: TemporalPosterior) -> tuple[Array, ...]:
+    """The policy, and q(θ) if it is learned."""
+    return tuple(jnp.exp(table) for table in (template.control, template.parameter) if table is not None)
+
+
 def is_normalized(template: TemporalPosterior) -> Array:
     """Whether the rows of the factors that a sweep changes sum to one, ()."""
-    tables = [template.control, template.parameter]
+    tables = probabilities(template)
     if template.state is not None:
-        tables.append(template.state.table())
-    gaps = [jnp.abs(jnp.exp(table).sum(-1) - 1).max() for table in tables]
+        tables = *tables, jnp.exp(template.state.table())
+    gaps = [jnp.abs(table.sum(-1) - 1).max() for table in tables]
     return jnp.stack(gaps).max() <= UNNORMALIZED
 
 
 def distance(a: TemporalPosterior, b: TemporalPosterior) -> Array:
     """By how much the policies and the q(θ) of two templates differ: the largest change of a probability, ()."""
-    return apart((jnp.exp(a.control), jnp.exp(a.parameter)), (jnp.exp(b.control), jnp.exp(b.parameter)))
+    return apart(probabilities(a), probabilities(b))
 
 
 def apart(a: Sequence[Array], b: Sequence[Array]) -> Array:
@@ -321,7 +326,7 @@ def fingerprint(posterior: TemporalPosterior, costs: Costs) -> Array:
 
     The state factor follows from the policy and the costs.
     """
-    tables = jnp.exp(posterior.control), jnp.exp(posterior.parameter), *costs
+    tables = *probabilities(posterior), *costs
     numbers = jnp.concatenate([table.ravel() for table in tables])
     return numbers @ np.sin(np.arange(numbers.size)).astype(numbers.dtype)
 

@@ -88,11 +88,15 @@ class Sweep(NamedTuple):
         return not self.objective.epistemic and hypotheses == loop.num_classes(num_states)
 
     def template(self, posterior: TemporalPosterior) -> TemporalPosterior:
-        """The posterior with only what changes from sweep to sweep; learned states start at the model."""
+        """The posterior with only what changes from sweep to sweep, the policy and what is learned.
+
+        Learned states start at the model.
+        """
         num_parameters, num_states = self.world.initial.shape
         shape = self.num_steps, num_parameters, num_states, self.world.num_controls
         state: Any = self.world.state.in_full(shape) if self.learns_state else None
-        return posterior._replace(state=state, observation={}, initial=None)  # type: ignore[arg-type]
+        parameter: Any = posterior.parameter if "parameter" in self.learn else None
+        return posterior._replace(parameter=parameter, state=state, observation={}, initial=None)  # type: ignore[arg-type]
 
     def whole(self, template: TemporalPosterior) -> TemporalPosterior:
         """The whole posterior of a template: what is not learned is the world's own."""
