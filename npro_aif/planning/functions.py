@@ -20,7 +20,7 @@ from npro_aif.guides import TableGuide
 from npro_aif.inference.objectives import Objective
 from npro_aif.numerics import is_concrete
 from npro_aif.planning.batches import rows, stack
-from npro_aif.planning.memory import Memory, plan_memory
+from npro_aif.planning.memory import Memory, num_flows, plan_memory
 from npro_aif.planning.origin import Origin
 from npro_aif.planning.plan import Plan
 from npro_aif.planning.support import Sizes, Support, check_memory, power_of_two
@@ -105,7 +105,8 @@ class Functions:
 
         with eval_context():
             shapes = jax.eval_shape(world, self.program.fixed, jnp.zeros(size, jnp.int32))
-        return plan_memory(shapes, self.program.signature, size, self.num_steps)
+        flows = num_flows(self.solver, self.objective)
+        return plan_memory(shapes, self.program.signature, size, self.num_steps, flows)
 
     def size(self, support: Support | None) -> int:
         """The number of parameters in a plan with this support."""

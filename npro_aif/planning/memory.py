@@ -8,11 +8,12 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from npro_aif.inference.objectives import Objective
 from npro_aif.program.signature import Signature
 from npro_aif.shards import Shards
 from npro_aif.sizes import memory_bytes
+from npro_aif.solvers import CoordinateSolver
 
-FLOWS = 1  # tables (T+1, S, Θ) that exist at once: q(θ, s_t)
 # Tables (U, S, Θ) that exist at once, in a slice of a sweep. DoorKey-16x16 on two processes with 7,007 layouts each had
 # a peak of 7.4 GB, of which Python, JAX and beliefs took about 1.2, flows 3.2 and tables 0.2. Row by row
 # (npro_aif.tables.live) the peak is 5.8 GB, so that this number is then an upper bound.
@@ -23,7 +24,7 @@ class Memory(NamedTuple):
     """The bytes of a plan on one device."""
 
     tables: int  # of the world: transitions, observations, preferences
-    flows: int  # q(θ, s_t) at all times: (T+1) · S · Θ numbers
+    flows: int  # q(θ, s_t) at all times, and what stands in for it where it has no mass: (T+1) · S · Θ numbers each
     moves: int  # costs and weights of a slice: some tables of U · S · Θ numbers
 
     @property
@@ -31,16 +32,23 @@ class Memory(NamedTuple):
         return sum(self)
 
 
-def plan_memory(world: Any, signature: Signature, num_parameters: int, num_steps: int) -> Memory:
+def num_flows(solver: Any, objective: Objective) -> int:
+    """The number of tables (T+1, S, Θ) that exist at once: q(θ, s_t), and the prior-predictive flow if it is used."""
+    reference = isinstance(solver, CoordinateSolver) and solver.unvisited == "prior" and objective.epistemic
+    return 1 + reference
+
+
+def plan_memory(world: Any, signature: Signature, num_parameters: int, num_steps: int, flows: int) -> Memory:
     """The bytes of a plan with ``num_parameters`` parameters on a device.
 
     :param world: the shapes of the device's tables.
+    :param flows: as :func:`num_flows` counts them.
     """
     item = jnp.dtype(jnp.result_type(float)).itemsize
     num_controls = signature.num_controls
     entries = signature.num_states * signature.num_memories * num_parameters
     tables = sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in jax.tree.leaves(world))
-    return Memory(tables, FLOWS * (num_steps + 1) * entries * item, MOVES * num_controls * entries * item)
+    return Memory(tables, flows * (num_steps + 1) * entries * item, MOVES * num_controls * entries * item)
 
 
 def check_device_memory(memory: Memory, shards: Shards) -> None:

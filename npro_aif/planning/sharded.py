@@ -23,7 +23,7 @@ from npro_aif.inference.objectives import Objective
 from npro_aif.numerics import is_concrete
 from npro_aif.planning.batches import rows, stack
 from npro_aif.planning.functions import Functions, Solved, typed_arguments
-from npro_aif.planning.memory import Memory, check_device_memory, plan_memory
+from npro_aif.planning.memory import Memory, check_device_memory, num_flows, plan_memory
 from npro_aif.planning.plan import Plan
 from npro_aif.planning.support import Support, power_of_two
 from npro_aif.planning.warm import WarmStart
@@ -163,7 +163,8 @@ class ShardedFunctions(Functions):
     def _memory(self, count: int) -> Memory:
         if count not in self._memories:
             tables = self._shapes(count)[1]
-            self._memories[count] = plan_memory(tables, self.program.signature, count, self.num_steps)
+            flows = num_flows(self.solver, self.objective)
+            self._memories[count] = plan_memory(tables, self.program.signature, count, self.num_steps, flows)
         return self._memories[count]
 
     def warm_start(self, support: Any, warm: Plan | None) -> WarmStart:

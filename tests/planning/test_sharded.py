@@ -126,7 +126,7 @@ def test_the_memory_is_said_and_refused(mesh: jax.sharding.Mesh, monkeypatch: py
     planner = aif.Planner(ring(), solver=aif.CoordinateSolver(max_sweeps=2), max_horizon=HORIZON, mesh=mesh)
     said = planner.memory(belief)
     rows = sharded.rounded(13, THETA)
-    assert said.flows == (HORIZON + 1) * PLACES * rows * 4
+    assert said.flows == 2 * (HORIZON + 1) * PLACES * rows * 4  # q(θ, s_t), and the prior-predictive flow
     assert said.total == said.tables + said.flows + said.moves
     monkeypatch.setattr(memory, "memory_bytes", lambda: 2 * (said.total - 1))
     with pytest.raises(
