@@ -38,7 +38,7 @@ EVERY = 10  # steps between two values of F that are kept
 LAYOUT_LOGIT = 5.0  # of the layout that is known: 29 % of the mass
 OPTIMIZERS = {"Adam": optax.adam, "Adafactor": optax.adafactor}
 BLANK, POSITION, LAYOUT, NEAR = "tabula rasa", "known position", "known layout", "near goal"
-TAKES = "some three hours on one core"
+TAKES = "some one and a half hours on one core"
 SKIPPED = f"Appendix C was not run: it takes {TAKES}; `npro-aif reproduce convergence --long` runs it."
 
 
