@@ -169,6 +169,9 @@ def draw(studies: dict[str, Any], columns: dict[str, tuple[str, int]]) -> Figure
                     )
             axes.spines[["top", "right"]].set_visible(False)
             axes.tick_params(labelsize=8)
+            if not axes.lines:
+                axes.set(xticks=[], yticks=[])
+                axes.text(0.5, 0.5, "not run", ha="center", va="center", transform=axes.transAxes, fontsize=9)
     for axes, kind in zip(grid[:, 0], OBJECTIVES, strict=True):
         axes.set_ylabel(f"{LABELS[kind]} (nats)", fontsize=9)
     drawn = next((axes for axes in grid.flat if axes.lines), None)

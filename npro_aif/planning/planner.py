@@ -262,8 +262,8 @@ class Planner(Portable):
 
         >>> import npro_aif as aif
         >>> from npro_aif.models.tmaze import tmaze, initial_belief
-        >>> aif.Planner(tmaze, max_horizon=10).memory(initial_belief()).flows  # 11 times · 5 states · 2 parameters
-        440
+        >>> aif.Planner(tmaze, max_horizon=10).memory(initial_belief()).flows  # 2 · 11 times · 5 states · 2 θ
+        880
         """
         return self.functions_for(belief, horizon).memory(belief)  # type: ignore[arg-type]
 
