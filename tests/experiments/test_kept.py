@@ -135,6 +135,8 @@ TASKS = {
     "MiniGrid DoorKey-8x8": {
         "table3-search-planning": "search: {rate} in {steps} steps",
         "table3-every-step-active": "F_active {rate} in {steps}",
+        "table3-paper-active": "F_active {rate} in {steps} steps",
+        "table3-paper-planning": "F_planning {rate} in {steps}",
     },
 }
 
