@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
@@ -236,11 +236,7 @@ class ShardedFunctions(Functions):
 
     def plan(self, fixed: Fixed, support: Any, belief: Any, horizon: Any, key: Array, start: WarmStart) -> Plan:
         with laid_over(self.shards):
-            solved = self._solved(fixed, support, belief, horizon, key, start)
-            marginals_last = solved.solution.posterior._replace(  # type: ignore[union-attr]
-                control=after(solved.solution.free_energy[-1], solved.solution.posterior.control)  # type: ignore[union-attr]
-            )
-            solved = solved._replace(solution=solved.solution._replace(posterior=marginals_last))
+            solved = in_turn(self._solved(fixed, support, belief, horizon, key, start))
             plan = self.plan_of(solved, Support(support.theta, support.valid), belief, fixed.elapsed)
         return self._placed(plan)
 
@@ -258,8 +254,17 @@ class ShardedFunctions(Functions):
         params = {name: place(values, tables[name].axis("parameter")) for name, values in plan.params.items()}
         last = plan.state.max()
         plan = plan._replace(theta=after(last, plan.theta), valid=after(last, plan.valid))
-        rest = jax.tree.map(place, plan._replace(params=None, belief=None))
-        return rest._replace(params=params, belief=plan.belief)
+        belief = plan.belief if isinstance(plan.belief, ShardedBelief) else jax.tree.map(place, plan.belief)
+        nothing: Any = None
+        rest = jax.tree.map(place, plan._replace(params=nothing, belief=nothing))
+        return rest._replace(params=params, belief=belief)
+
+
+def in_turn(solved: Solved) -> Solved:
+    """A solution whose marginals are computed after its terms."""
+    solution, posterior = solved.solution, cast(Any, solved.solution.posterior)
+    posterior = posterior._replace(control=after(solution.free_energy[-1], posterior.control))
+    return solved._replace(solution=solution._replace(posterior=posterior))
 
 
 def brought_home(tree: Any) -> Any:
