@@ -60,7 +60,9 @@ def rate(workers: int, episodes: int, size: int, further: list[str]) -> tuple[fl
 
 def warm_rate(workers: int, episodes: int, size: int) -> tuple[float, float]:
     """Episodes a second of workers that have warmed up, and the seconds that they took for that."""
-    payload = pickle.dumps(functools.partial(make_players, "doorkey", {"size": size}, Settings(seed=1000)))
+    payload = pickle.dumps(
+        functools.partial(make_players, "doorkey", {"size": size}, Settings(solver="coordinate", seed=1000))
+    )
     with Workers(workers).pool() as pool:
         begin = time.perf_counter()
         list(pool.map(run_block, [Job(payload, WARM)] * workers))

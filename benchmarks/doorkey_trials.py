@@ -65,7 +65,7 @@ class Trials:
         solver = CoordinateSolver(max_sweeps=doorkey.SWEEPS, lead=doorkey.LEAD, unvisited=unvisited)
         active = Active(weight=doorkey.WEIGHT, evidence=evidence)  # type: ignore[arg-type]
         self.task: Task = make_task("doorkey")._replace(active=active, sweeps=solver)
-        self.agent: Agent = vfe_agent(self.task, Settings(seed=REPORTED[0], act_by="probability"))
+        self.agent: Agent = vfe_agent(self.task, Settings(solver="coordinate", seed=REPORTED[0], act_by="probability"))
         self.setting = Setting()
         functions: Any = self.agent.planner.functions_for(self.agent.initial_belief, self.task.horizon)
 

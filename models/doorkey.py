@@ -38,6 +38,8 @@ TOGGLED = np.array([NO_KEY, OPEN, CLOSED, OPEN], dtype=np.int32)
 # seeds 2000–2199 (docs/paper.md); with a weight of 1 the agent dawdles where it learns.
 LEARN = ("control",)
 WEIGHT, ENTROPY = 0.05, 0.0
+# Search proves plans optimal in milliseconds up to this size, and they are better than those of sweeps.
+SEARCHED_UP_TO = 8
 # The first sweeps plan for the goal alone, later ones for information too; off the plan the prior stands in for q.
 SWEEPS, LEAD, UNVISITED = 8, 3, "prior"
 STEP_PREFERENCE, LAST_PREFERENCE = 0.5, 2.5  # log-preference for the goal: at a step, and at the last one

@@ -124,7 +124,9 @@ def run(
     objective: Annotated[
         ObjectiveName | None, typer.Option(help="What is minimised; by default active, and planning for a file.")
     ] = None,
-    solver: Annotated[SolverName | None, typer.Option(help="By default coordinate, and svi with --paper.")] = None,
+    solver: Annotated[
+        SolverName | None, typer.Option(help="By default coordinate; search for DoorKey up to 8, svi with --paper.")
+    ] = None,
     episodes: Annotated[int, typer.Option(min=1, help="The number of episodes.")] = 20,
     seed: Annotated[
         int | None,
@@ -237,7 +239,9 @@ def view(
         list[ObjectiveName] | None,
         typer.Option(help="Give it once for each agent to show side by side; active, and in the mazes also planning."),
     ] = None,
-    solver: Annotated[SolverName | None, typer.Option(help="coordinate by default.")] = None,
+    solver: Annotated[
+        SolverName | None, typer.Option(help="By default coordinate, for DoorKey up to 8 search.")
+    ] = None,
     out: Annotated[Path | None, typer.Option(help="Where to write; view_<task>.html by default.")] = None,
     horizon: Annotated[int | None, typer.Option(min=1, help="Steps to look ahead.")] = None,
     size: Annotated[int | None, typer.Option(min=5, help="The size of DoorKey's grid, 8 by default.")] = None,

@@ -53,7 +53,10 @@ def invoke(*arguments: str) -> Any:
         (["view", "umaze"], "'tmaze', 'reactivity', 'doorkey'"),
         (["view", "reactivity", "--memory", "all"], "memory: found 'all', expected one of told"),
         (["view", "tmaze", "--objective", "active", "--objective", "active"], "objective: found active, active"),
-        (["view", "tmaze", "--solver", "search", "--objective", "active"], "found active with the solver search"),
+        (
+            ["view", "tmaze", "--solver", "search", "--objective", "marginal"],
+            "objective (of the solver search): found 'marginal'",
+        ),
     ],
 )
 def test_mistakes_are_refused_at_once(arguments: list[str], message: str) -> None:

@@ -36,6 +36,7 @@ from npro_aif.inference.objectives import Marginal, Objective, Planning
 from npro_aif.planning.planner import Planner
 from npro_aif.solvers import CoordinateSolver, SearchSolver, SVISolver
 
+SEARCHED = ("active", "planning")  # the objectives that search can minimise
 EFE_GAMMA = 16.0
 SOPHISTICATED_GAMMA = 4.0
 SOPHISTICATED_TRANSLATION = Translation(timing="every")
@@ -45,7 +46,7 @@ def check_settings(task: Task, settings: Settings) -> None:
     """Refuse unknown names, and settings that would have no effect."""
     check_choice("method", settings.method, METHODS)
     check_choice("objective", settings.objective, OBJECTIVES)
-    solver = solver_name(settings)
+    solver = solver_name(task, settings)
     if settings.act_by is not None:
         check_choice("act_by", settings.act_by, ACT_BY)
         if settings.act_by == "cost" and make_guide(task, settings).scope != "temporal":
@@ -84,8 +85,11 @@ def check_settings(task: Task, settings: Settings) -> None:
                 f"{name}: found {getattr(settings, name)} with the solver {solver}, expected it with search only"
             )
     if solver == "search":
-        if settings.objective != "planning":
-            raise SettingsError(f"objective: found {settings.objective} with the solver search, expected planning")
+        check_choice("objective (of the solver search)", settings.objective, SEARCHED)
+        if settings.gradient is not None:
+            raise SettingsError(
+                f"gradient: found {settings.gradient!r} with the solver search, expected none (it takes no derivatives)"
+            )
         if settings.paper:
             raise SettingsError("paper: found it with the solver search, expected svi or coordinate")
         if task.memory is not None:
@@ -147,19 +151,23 @@ def make_planner(task: Task, settings: Settings = DEFAULTS) -> Planner:
     )
 
 
-def solver_name(settings: Settings) -> str:
-    """The solver that was chosen, or the default."""
-    name = settings.solver or ("svi" if settings.paper else "coordinate")
-    check_choice("solver", name, SOLVERS)
-    return name
+def solver_name(task: Task, settings: Settings) -> str:
+    """The solver that was chosen; by default the paper's, or the task's own where that can do what is asked for."""
+    if settings.solver is not None:
+        check_choice("solver", settings.solver, SOLVERS)
+        return settings.solver
+    if settings.paper:
+        return "svi"
+    updated = settings.objective not in SEARCHED or settings.gradient is not None or settings.act_by is not None
+    return "coordinate" if updated else task.solver
 
 
 def make_guide(task: Task, settings: Settings) -> TableGuide:
     """The temporal guide; search remembers everything, the T-maze by SVI has the paper's guide over whole sequences."""
-    if solver_name(settings) == "search":
+    if solver_name(task, settings) == "search":
         return RecallGuide(task.model)
-    start = task.start if solver_name(settings) == "svi" else START
-    if task.name == "tmaze" and solver_name(settings) == "svi" and task.memory is None:
+    start = task.start if solver_name(task, settings) == "svi" else START
+    if task.name == "tmaze" and solver_name(task, settings) == "svi" and task.memory is None:
         return SequenceGuide(task.model, support=task.support, start=start)  # type: ignore[arg-type]
     learn = task.learn
     if settings.gradient == "through":  # under which nobody should learn observations (docs/modelling.md)
@@ -176,12 +184,13 @@ def make_objective(task: Task, settings: Settings) -> Objective:
         return Planning()
     chosen = {name: getattr(settings, name) for name in ("weight", "gradient")}
     chosen |= {"ambiguity": 0.0, "novelty": 0.0} if settings.objective == "risk" else {}
+    chosen |= {"entropy": 0.0} if solver_name(task, settings) == "search" else {}  # the only one that search can have
     return dataclasses.replace(task.active, **{name: value for name, value in chosen.items() if value is not None})
 
 
 def choose_solver(task: Task, settings: Settings) -> CoordinateSolver | SearchSolver | SVISolver:
     """The solver that the settings name."""
-    name = solver_name(settings)
+    name = solver_name(task, settings)
     if name == "coordinate":
         return task.sweeps
     return make_solver(task, settings) if name == "svi" else make_search(task, settings)

@@ -125,7 +125,7 @@ def describe(task: Task, settings: Settings, size: int | None, preference: str |
         if settings.paper:
             about |= {"paper": True, "c_low_knob": settings.c_low_knob}
         return about
-    solver = solver_name(settings)
+    solver = solver_name(task, settings)
     objective, guide = make_objective(task, settings), make_guide(task, settings)
     about |= {"objective": settings.objective, "solver": solver, "paper": settings.paper, "guide": guide.scope}
     if settings.details:
@@ -153,8 +153,8 @@ def result_settings(task: Task, settings: Settings, size: int | None, preference
         guide = make_guide(task, settings)
         about |= {"support": getattr(guide, "support", None), "start": repr(guide.start)}
         about |= {"tie_tolerance": task.tie_tolerance, "solver_seed": task.solver_seed}
-        if solver_name(settings) == "coordinate":
+        if solver_name(task, settings) == "coordinate":
             about["solver"] = repr(task.sweeps)
-        if solver_name(settings) == "search":
+        if solver_name(task, settings) == "search":
             about["solver"] = repr(make_search(task, settings))
     return about

@@ -122,7 +122,7 @@ def table(summary: dict[str, Any], title: str) -> Table:
         rows.add_row("shortest path", f"{summary['shortest']:.2f}", f"whole map known; the agent took {note}")
     if "first_lower" in summary:
         note = f"bounds from below and above, mean of {summary['first_plans']} first plans"
-        rows.add_row("F_planning", f"{summary['first_lower']:.4f} … {summary['first_upper']:.4f}", note)
+        rows.add_row("free energy", f"{summary['first_lower']:.4f} … {summary['first_upper']:.4f}", note)
         note = f"mean gap {summary['gap']:.4f}, at most {summary['gap_max']:.4f}; {summary['nodes']:.0f} nodes a plan"
         rows.add_row("proven optimal", f"{summary['optimal']:.1%}", f"of the plans; {note}")
         rows.add_row("longest search", f"{summary['seconds_max']:.2f} s", "")

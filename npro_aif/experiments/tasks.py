@@ -52,6 +52,7 @@ class Task(NamedTuple):
     learning_rate: float
     sweeps: CoordinateSolver
     outcome: Callable[[Episode], dict[str, float]]  # by name: success, cue, safe, shortest; what the task has of them
+    solver: str = "coordinate"  # where nothing is said: coordinate or search
     memory: str | None = None  # what the policy remembers
     cue_accuracy: float | None = None  # how often the cue is right, where that was chosen
     max_parameters: int | None = None  # with how many to plan at most, in a large world
@@ -75,7 +76,7 @@ class Settings(NamedTuple):
 
     method: str = "vfe"
     objective: str = "active"
-    solver: str | None = None  # coordinate, or with the paper's switches svi
+    solver: str | None = None  # the task's own, or with the paper's switches svi
     horizon: int | None = None
     weight: float | None = None
     gradient: str | None = None  # the reading of F_active
@@ -291,6 +292,7 @@ def _doorkey(size: int, preference: str) -> Task:
         learning_rate=0.01,
         sweeps=CoordinateSolver(max_sweeps=doorkey.SWEEPS, lead=doorkey.LEAD, unvisited=doorkey.UNVISITED),
         outcome=outcome,
+        solver="search" if size <= doorkey.SEARCHED_UP_TO else "coordinate",
         max_parameters=doorkey.max_layouts(size),
         optimum=functools.partial(optimum, size),
     )

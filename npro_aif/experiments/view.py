@@ -9,7 +9,7 @@ from rich.console import Console
 
 from npro_aif.analysis.recording import Recording, record_episode
 from npro_aif.analysis.view.page import write_page
-from npro_aif.experiments.agents import check_settings, solver_name, vfe_agent
+from npro_aif.experiments.agents import check_settings, vfe_agent
 from npro_aif.experiments.tasks import Settings, SettingsError, make_task
 from npro_aif.pomdp.program import SUFFIX
 
@@ -32,11 +32,11 @@ def view(
     :param settings: of every agent but for its objective; the episode has its seed.
     :param out: where to write; by default view_<task>.html, here.
     :param objectives: whose agents to show side by side; by default active, in the small mazes planning beside it, and
-        planning alone with a search or a file.
+        planning alone for a file.
     :param task_options: of :func:`~npro_aif.experiments.tasks.make_task`.
     """
     console = console or Console()
-    objectives = objectives or _by_default(name, settings)
+    objectives = objectives or _by_default(name)
     if len(set(objectives)) < len(objectives):
         raise SettingsError(f"objective: found {', '.join(objectives)}, expected different ones")
     task = make_task(name, **task_options)
@@ -58,7 +58,5 @@ def view(
     return path
 
 
-def _by_default(name: str, settings: Settings) -> tuple[str, ...]:
-    if name.endswith(SUFFIX) or solver_name(settings) == "search":
-        return ("planning",)
-    return COMPARED.get(name, ("active",))
+def _by_default(name: str) -> tuple[str, ...]:
+    return ("planning",) if name.endswith(SUFFIX) else COMPARED.get(name, ("active",))

@@ -8,12 +8,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
 from npro_aif.belief import Belief
 from npro_aif.guides import Table, TableGuide
+from npro_aif.inference.epistemic import EpistemicCosts
 from npro_aif.inference.objectives import Objective
 from npro_aif.numerics import is_concrete
 from npro_aif.planning.origin import Origin
@@ -44,7 +46,7 @@ class HostFunctions:
                 "numbers: it runs outside of them"
             )
         solver.check(Problem(program.example(), guide, objective, num_steps))
-        self.search: Any = solver.begin(program)
+        self.search: Any = solver.begin(program, objective)
         self.origin = Origin(program, guide, objective)
         self.tables: dict[str, Table] = {}
 
@@ -110,7 +112,7 @@ class HostFunctions:
         replay = outcome.replay()
         info = outcome.certified(replay.cost)
         part: Any = _Part(replay, outcome)
-        terms = self.objective.combine(part, None)
+        terms = self.objective.combine(part, part.costs() if self.objective.epistemic else None)
         dtype = jnp.result_type(float)
         theta, valid = _possible(np.asarray(belief.parameter))
 
@@ -157,9 +159,19 @@ class _Part:
     def policy_entropy(self) -> Any:
         return np.asarray(self.entropy)
 
+    def costs(self) -> EpistemicCosts:
+        """The epistemic costs of the whole plan, which is one control and one state for them."""
+        return EpistemicCosts(np.zeros(1), np.asarray([self.replay.ambiguity]), np.asarray([self.replay.novelty]), None)  # type: ignore[arg-type]
+
+    def control(self) -> Any:
+        return np.ones(1)
+
+    def state(self) -> Any:
+        return np.ones(1)
+
 
 def _possible(parameter: np.ndarray) -> Support:
     """The parameters that are possible, padded to a power of two."""
     possible = np.flatnonzero(parameter > 0)
     padded = np.resize(possible, power_of_two(len(possible))).astype(np.int32)
-    return Support(jnp.asarray(padded), jnp.asarray(np.arange(len(padded)) < len(possible)))
+    return Support(*jax.device_put((padded, np.arange(len(padded)) < len(possible))))

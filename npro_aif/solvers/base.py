@@ -66,6 +66,7 @@ class Solution(NamedTuple):
     terms: Terms  # by name, () the terms of the last F
     info: SolverInfo
     params: Any  # the guide's parameters that stand for the posterior; a warm start begins with them
+    mass: Array | None = None  # (T+1, S, Θ) q(θ, s_t) of a temporal posterior, if the solver has it already
 
 
 class Solver(Protocol):
@@ -81,7 +82,11 @@ class Solver(Protocol):
         ...
 
     def solve(self, problem: Problem, key: Array, params: Any) -> Solution:
-        """Solve the problem, starting from the guide's parameters ``params``; traced by JAX."""
+        """Solve the problem, starting from the guide's parameters ``params``; traced by JAX.
+
+        A solver that computes F and its terms for the report only may also have ``solve_unmeasured``, with the same
+        arguments, for decisions that ask for neither.
+        """
         ...
 
 
@@ -92,6 +97,6 @@ class HostSolver(Protocol):
         """As for a :class:`Solver`."""
         ...
 
-    def begin(self, program: Program) -> Callable[..., Any]:
+    def begin(self, program: Program, objective: Objective) -> Callable[..., Any]:
         """A function from a belief and a horizon to an outcome; it holds what all plans of a program share."""
         ...

@@ -133,8 +133,9 @@ TASKS = {
         "run-reactivity-told": "with a memory {rate}",
     },
     "MiniGrid DoorKey-8x8": {
-        "table3-search-planning": "search: {rate} in {steps} steps",
-        "table3-every-step-active": "F_active {rate} in {steps}",
+        "table3-search-active": "F_active and F_planning {rate} in {steps} steps",
+        "table3-search-planning": "F_active and F_planning {rate} in {steps} steps",
+        "table3-every-step-active": "F_active in closed form {rate} in {steps}",
         "table3-paper-active": "F_active {rate} in {steps} steps",
         "table3-paper-planning": "F_planning {rate} in {steps}",
     },

@@ -56,13 +56,14 @@ class Node:
 
         costs_u + Σ_i p_i r_i,   costs_u = E[cost_u] + Σ_h' p(h'|u) V(h') − floor ≥ 0
 
-    where r_i is the cost of the i-th possible next belief beyond V; up to a factor between 1 − blur and 1 + blur it is
-    the cost of the state that represents this belief.
+    where r_i is the cost of the i-th possible next belief beyond V; up to a factor between 1 − blur and 1 + blur, and a
+    slack where information has a worth, it is the cost of the state that represents this belief. (V is then the
+    perfect-information cost less the most that information may bring, :mod:`.worth`.)
     """
 
     __slots__ = (
         "best", "blur", "bounds", "completion", "control", "costs", "depth", "floor", "high", "kids", "left", "low",
-        "point", "solved", "stamp", "state", "upper",
+        "point", "slack", "solved", "stamp", "state", "upper",
     )  # fmt: skip
 
     def __init__(self, state: InformationState, left: int, depth: int, floor: float):
@@ -73,7 +74,7 @@ class Node:
         self.costs: list[float] | None = None  # by control; infinite for controls that are left out
         self.kids: list[list[tuple[float, Node]]] = []  # by control
         self.bounds: list[float] = []  # by control, from below; they may be older than the kids' bounds
-        self.blur = 0.0
+        self.blur = self.slack = 0.0
         self.completion: Completion | None = None
         self.point: Point | None = None  # in a world of chance: its belief among the known plans
         self.stamp = -1  # the policy to which the next two belong
@@ -82,7 +83,7 @@ class Node:
     def low_of(self, control: int) -> float:
         """A bound from below for a control."""
         costs, kids = self.costs, self.kids[control]
-        return costs[control] + (1 - self.blur) * sum([p * kid.low for p, kid in kids])  # type: ignore[index]
+        return costs[control] + (1 - self.blur) * sum([p * kid.low for p, kid in kids]) - self.slack  # type: ignore[index]
 
     def lows(self) -> list[float]:
         """A bound from below for each control."""
@@ -111,6 +112,7 @@ class AndOrSearch:
 
     def __init__(self, game: Game, tolerance: float = SAME, vectors: Vectors | None = None):
         self.game, self.information = game, Information(game, tolerance)
+        self.move_entropy = game.move_entropy  # that the floors of its nodes were made with
         self._vectors = vectors
         self.nodes: dict[tuple[int, int, int], Node] = {}
         self.expanded = 0  # nodes expanded for the present plan
@@ -134,7 +136,7 @@ class AndOrSearch:
         node = self.nodes.get(key)
         if node is None:
             if floor is None:
-                floor = float(state.weight @ self.game.value(left)[state.support])
+                floor = self.game.floor(state.support, state.weight, left)
             node = self.nodes[key] = self._fresh(state, left, depth, floor)
         return node
 
@@ -142,8 +144,8 @@ class AndOrSearch:
         node = Node(state, left, depth, floor)
         if depth == 0 or (len(state.support) == 1 and self.game.certain_moves):
             node.settled()
-        elif left == 1:  # observations at the end change nothing
-            node.costs = (self.game.layer(1).costs(state.support, state.weight) - floor).tolist()
+        elif left == 1:  # observations at the end change nothing that is done
+            node.costs = (self.information.costs(state, self.game.layer(1)) - floor).tolist()
             node.kids = [[] for _ in node.costs]
             node.low = min(node.costs)
             node.settled(node.costs.index(node.low), node.low)
@@ -167,7 +169,7 @@ class AndOrSearch:
         self.count(node)
         state, left = node.state, node.left
         turn = self.information.turn(state, left)
-        floors = turn.floors(self.game.value(left - 1))
+        floors = self.information.floors(turn, left - 1)
         costs = (turn.costs + turn.expected(floors) - node.floor).tolist()
         if 0 < len(turn.idle) < len(costs):
             least = self.game.patience(left) - EQUAL
@@ -182,7 +184,7 @@ class AndOrSearch:
             ]
             for entries in turn.controls
         ]
-        node.costs, node.blur = costs, turn.blur
+        node.costs, node.blur, node.slack = costs, turn.blur, self.game.worth.slack(turn.blur)
         node.bounds = node.lows()
         node.low = max(node.low, min(node.bounds))
 
@@ -248,7 +250,7 @@ class AndOrSearch:
             open_kids = [entry for entry in node.kids[control] if not entry[1].solved]
             if not open_kids:
                 blurred = (1 + node.blur) * sum(p * kid.high for p, kid in node.kids[control])
-                node.settled(control, node.costs[control] + blurred)  # type: ignore[index]
+                node.settled(control, node.costs[control] + blurred + node.slack)  # type: ignore[index]
                 return
             if node.low > bound + SLACK:
                 return
@@ -309,7 +311,8 @@ class AndOrSearch:
     def cost(self, node: Node, control: int) -> float:
         """What a control of a node costs under the policy."""
         assert node.costs is not None
-        return node.costs[control] + (1 + node.blur) * sum(p * self.settle(kid) for p, kid in node.kids[control])
+        ahead = (1 + node.blur) * sum(p * self.settle(kid) for p, kid in node.kids[control])
+        return node.costs[control] + ahead + node.slack
 
     # --- Nodes that the search did not reach ---
 

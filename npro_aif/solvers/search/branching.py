@@ -13,6 +13,7 @@ import numpy as np
 
 from npro_aif.solvers.search.growing import Column, Numbering
 from npro_aif.solvers.search.hypotheses import Step
+from npro_aif.solvers.search.worth import xlogx
 
 
 class Branches(NamedTuple):
@@ -70,6 +71,16 @@ class Branching:
     def costs(self, support: np.ndarray, weight: np.ndarray) -> np.ndarray:
         """The expected cost of each control, (U,)."""
         return weight @ self.step.cost[support]
+
+    def gains(self, support: np.ndarray, weight: np.ndarray, branches: Branches) -> np.ndarray:
+        """What the observation after each control tells, I(y; h'|b,u) = H[y|b,u] − E[H[y|h',u]], (U,).
+
+        :param weight: (K,) a belief that sums to one, from which the branches come.
+        """
+        told = np.bincount(branches.control, -xlogx(branches.prob), self.num_controls)
+        if self.step.ambiguity is not None:
+            told = told - weight @ self.step.ambiguity[support]
+        return np.maximum(told, 0.0)  # but for rounding it is not negative
 
     def expected(self, value: np.ndarray, support: np.ndarray | slice = slice(None)) -> np.ndarray:
         """E[value(h')] of some hypotheses, (…, U), for values (H,)."""

@@ -74,9 +74,10 @@ class Follower:
         marginals.observe(t, layer, arrived, rows.mass, control)
         shown = layer.step.shown[arrived, layer.view(control)]  # (N, S)
         memory = marginals.next_memories(t, rows.memory, arrived, control, shown.T)
-        place = (
-            np.full(len(arrived), END) if left == 1 else self._places(rows.place, layer.seen(arrived, control), shown)
-        )
+        seen = layer.seen(arrived, control)
+        if self.game.worth.novelty:
+            marginals.gain += _told(rows.place, seen, rows.mass)
+        place = np.full(len(arrived), END) if left == 1 else self._places(rows.place, seen, shown)
         return Followed.none().joined([Followed(place, rows.rule, memory, arrived, rows.mass)])
 
     def _choose(self, left: int, rows: Followed) -> np.ndarray:
@@ -114,3 +115,11 @@ class Follower:
         result = np.empty(len(place), np.int64)
         result[order] = np.array(fresh)[np.cumsum(group) - 1]
         return result
+
+
+def _told(place: np.ndarray, seen: np.ndarray, mass: np.ndarray) -> float:
+    """The expected entropy of certain observations at the place where they are made."""
+    there = np.bincount(place, mass)
+    names, group = np.unique(np.stack([place, seen]), axis=1, return_inverse=True)
+    shown = np.bincount(group.ravel(), mass)
+    return float(shown @ np.log(there[names[0]] / shown))

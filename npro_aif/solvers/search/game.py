@@ -25,6 +25,7 @@ from npro_aif.solvers.search.branching import Branching, merge
 from npro_aif.solvers.search.classes import names
 from npro_aif.solvers.search.growing import Column, Numbering, StepTables, each
 from npro_aif.solvers.search.hypotheses import Step, read_step
+from npro_aif.solvers.search.worth import PLANNING, Worth, xlogx
 from npro_aif.tables.world import World
 
 EQUAL = 1e-9  # costs that differ by at most this are equal
@@ -35,10 +36,19 @@ class Game:
 
     :param marks: by steps left (the last step first), names that tell steps apart; see :mod:`.marks`.
     :param elapsed: the steps that have passed, for a model that asks for them.
+    :param worth: the weights of the epistemic priors.
     """
 
-    def __init__(self, program: Program, belief: Belief, horizon: int, marks: Sequence[bytes], elapsed: Any = 0):
-        self.program, self.horizon, self.elapsed = program, horizon, elapsed
+    def __init__(
+        self,
+        program: Program,
+        belief: Belief,
+        horizon: int,
+        marks: Sequence[bytes],
+        elapsed: Any = 0,
+        worth: Worth = PLANNING,
+    ):
+        self.program, self.horizon, self.elapsed, self.worth = program, horizon, elapsed, worth
         self.belief = belief if program.looks_at_numbers else None
         kinds = {mark: kind for kind, mark in enumerate(dict.fromkeys(marks))}
         self.marks = list(marks)
@@ -55,6 +65,7 @@ class Game:
         self.layers: list[Branching] = []  # by kind, over classes
         self.certain_moves = True  # whether every control leads to one state
         self.certain = True  # whether observations are certain too
+        self.move_entropy = 0.0  # the largest entropy of a move
         self._values: list[Column] = []  # by steps left, (C,) the perfect-information cost
         self.frame: World  # the world with some parameters, as NumPy tables, for what a policy sees and remembers
         self._whole: World | None = None  # the world with all parameters, if it is not large
@@ -139,7 +150,8 @@ class Game:
     def _add(self, parameters: np.ndarray) -> None:
         world, rows = self._tables(parameters)
         first = len(self.class_of)
-        fresh = _shared([read_step(world, t, rows, first) for t in self.times])
+        charge = self.worth.ambiguity
+        fresh = _shared([read_step(world, t, rows, first).charged(charge) for t in self.times])
         name = names(fresh, self.program.num_steps, first)
         self._steps.add(fresh)
         self.row[parameters] = len(self.parameters) + np.arange(len(parameters))
@@ -177,6 +189,8 @@ class Game:
         self._patience = {}
         self.certain_moves = all(layer.step.chance is None for layer in self.layers)
         self.certain = all(layer.certain for layer in self.layers)
+        if self.worth.novelty:
+            self.move_entropy = max(self.move_entropy, *(_most_spread(step) for step in fresh))
         for left, column in enumerate(self._values):
             column.add(self._backed(left, slice(count, None)))
 
@@ -193,6 +207,15 @@ class Game:
             return np.zeros(len(self.members[classes]))
         layer = self.layer(left)
         return (layer.step.cost[classes] + layer.expected(self.value(left - 1), classes)).min(-1)
+
+    def floor(self, support: np.ndarray, weight: np.ndarray, left: int) -> float:
+        """A bound from below on the cost of a belief: Σ_h b(h) V_k(h), less what information may bring at most."""
+        informed = float(weight @ self.value(left)[support])
+        return informed - float(self.promise(-xlogx(weight).sum(), left)) if self.worth.novelty else informed
+
+    def promise(self, entropy: Any, left: int) -> Any:
+        """What the information of all steps left may bring at most, from beliefs with this entropy (:mod:`.worth`)."""
+        return self.worth.novelty * (entropy + left * self.move_entropy) if left else 0.0 * entropy
 
     def patience(self, left: int) -> float:
         """The least cost at which waiting with a control that changes nothing cannot pay; or infinity.
@@ -250,6 +273,13 @@ class Game:
             support, weight = layer.move(support, weight, control)
             lead = (support, weight) if is_lead else layer.move(*lead, control)
         return total, tuple(controls)
+
+
+def _most_spread(step: Step) -> float:
+    """The largest entropy of a move."""
+    if step.chance is None:
+        return 0.0
+    return float(-(step.chance * np.log(np.where(step.chance > 0, step.chance, 1.0))).sum(-1).min())
 
 
 def _entries(table: Any, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

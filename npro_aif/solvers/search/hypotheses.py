@@ -27,6 +27,13 @@ class Step(NamedTuple):
     sight: tuple[np.ndarray, ...]  # by uncertain site, (H, V, Y) p(y|h,u)
     cost: np.ndarray  # (H, U) −log p(u|x) − E[log p̂]
     effort: np.ndarray  # (H, U) −log p(u|x), which is in the cost
+    ambiguity: np.ndarray | None = None  # (H, U) E[H[y|h',u]] on arrival; None if observations are certain
+
+    def charged(self, weight: float) -> Step:
+        """The same with ambiguity among the costs, at this weight."""
+        if weight == 0 or self.ambiguity is None:
+            return self
+        return self._replace(cost=self.cost + weight * self.ambiguity)
 
 
 def check_sights(world: World) -> None:
@@ -57,6 +64,9 @@ def read_step(world: World, t: int, rows: np.ndarray, first: int) -> Step:
     if liking is not None:
         cost -= _expected(np.moveaxis(liking, 2, 1)[:, None], to, chance, shape)
     size = len(rows) * num_states
+    noise = None
+    if sight:
+        noise = _expected(np.moveaxis(_noise(sight), 2, 1)[:, None], to, chance, shape).reshape(size, num_controls)
     ahead = first + np.arange(len(rows))[:, None, None, None] * num_states + to
     return Step(
         ahead.reshape(size, num_controls, -1).astype(np.int32),
@@ -66,6 +76,7 @@ def read_step(world: World, t: int, rows: np.ndarray, first: int) -> Step:
         tuple(table.reshape(size, *table.shape[2:]) for table in sight),
         cost.reshape(size, num_controls),
         effort.reshape(size, num_controls),
+        noise,
     )
 
 
@@ -133,6 +144,11 @@ def _sights(
             liking = liked if liking is None else liking + liked
     seen = np.stack(shown, -1) if shown else np.zeros((*shape[:2], breadth, 0), np.int32)
     return label, seen, tuple(sight), liking
+
+
+def _noise(sight: tuple[np.ndarray, ...]) -> np.ndarray:
+    """H[y|h,u] of tables (…, V, Y) of observations that are independent given h and u, (…, V)."""
+    return sum(-(table * np.log(np.where(table > 0, table, 1.0))).sum(-1) for table in sight)
 
 
 def _sight(kernel: Emission, t: int, rows: np.ndarray, shape: tuple[int, int, int]) -> np.ndarray:

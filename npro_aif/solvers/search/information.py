@@ -4,7 +4,8 @@ Two ways to one belief differ by rounding. States are looked up by their support
 of their weights; states with a near enough number are compared weight by weight, so that rounding cannot separate them.
 The distance ε of a belief b from the state b̃ that represents it, its *blur*, is kept: (1 − ε) b̃ ≤ b ≤ (1 + ε) b̃.
 The cost of a policy beyond Σ_h b(h) V(h), V with everything seen, is an expectation under b of nonnegative terms. So it
-equals that of b̃ up to a factor between 1 − ε and 1 + ε, and bounds can be passed on that hold exactly.
+equals that of b̃ up to a factor between 1 − ε and 1 + ε, and bounds can be passed on that hold exactly. (The worth of
+information adds an amount of the size of ε: :meth:`.worth.Worth.slack`.)
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import numpy as np
 
 from npro_aif.solvers.search.branching import Branches, Branching
 from npro_aif.solvers.search.game import Game
+from npro_aif.solvers.search.worth import xlogx
 
 SAME = 1e-9  # weights that differ by no more, relative to their size, differ by rounding in float64 only
 
@@ -38,9 +40,10 @@ class Turn(NamedTuple):
     blur: float  # the largest distance of a branch's belief from its state
     order: list[InformationState]  # (B,) every branch's state
     branches: Branches
-    costs: np.ndarray  # (U,) the expected cost of each control at this step
+    costs: np.ndarray  # (U,) the expected cost of each control at this step, less what its observation tells
+    entropy: np.ndarray  # (B,) of every branch's belief; only where information has a worth
 
-    def floors(self, value: np.ndarray) -> np.ndarray:
+    def expect(self, value: np.ndarray) -> np.ndarray:
         """E[value(h')] in each branch, (B,)."""
         branches = self.branches
         return np.add.reduceat(branches.weight * value[branches.support], branches.start[:-1])
@@ -153,8 +156,25 @@ class Information:
             for u, (entries, blur) in enumerate(zip(merged, blurs, strict=True))
             if len(entries) == 1 and entries[0].state is state and blur <= SAME
         ]
+        costs = self.costs(state, layer, branches)
+        spread = np.zeros(0)
+        if self.game.worth.novelty:
+            spread = -np.add.reduceat(xlogx(branches.weight), branches.start[:-1])
+        return Turn(merged, idle, max(blurs), [after for after, _ in states], branches, costs, spread)
+
+    def costs(self, state: InformationState, layer: Branching, branches: Branches | None = None) -> np.ndarray:
+        """The expected cost of each control at one step, less what its observation tells, (U,)."""
         costs = layer.costs(state.support, state.weight)
-        return Turn(merged, idle, max(blurs), [after for after, _ in states], branches, costs)
+        novelty = self.game.worth.novelty
+        if novelty:
+            branches = layer.branches(state.support, state.weight) if branches is None else branches
+            costs = costs - novelty * layer.gains(state.support, state.weight, branches)
+        return costs
+
+    def floors(self, turn: Turn, left: int) -> np.ndarray:
+        """The floor of each branch of a turn, with ``left`` steps to go after it, (B,)."""
+        floors = turn.expect(self.game.value(left))
+        return floors - self.game.promise(turn.entropy, left) if self.game.worth.novelty else floors
 
     def after(self, state: InformationState, left: int, control: int) -> dict[tuple[int, ...], InformationState]:
         """The next states after a control, by the label and the outcomes of uncertain sites that are seen."""

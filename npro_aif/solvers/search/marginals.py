@@ -30,7 +30,8 @@ class Marginals:
         self.state = np.zeros((horizon + 1, signature.num_states))
         self.memory = np.zeros((horizon + 1, signature.num_memories))
         self.observation = {name: np.zeros((horizon, size)) for name, size in self.sizes.items()}
-        self.cost = self.effort = 0.0
+        self.cost = self.effort = self.ambiguity = 0.0
+        self.gain = 0.0  # the information of all observations
 
     def occupy(self, t: int, support: np.ndarray, mass: np.ndarray, memory: Any) -> None:
         """Add the probabilities of hypotheses at time t, with the contents of the memory."""
@@ -44,6 +45,14 @@ class Marginals:
         np.add.at(self._policy[t], (np.asarray(self.world.loop.look(x, memory)), control), mass)
         self.cost += float(mass @ layer.step.cost[support, control])
         self.effort += float(mass @ layer.step.effort[support, control])
+        if layer.step.ambiguity is not None:
+            self.ambiguity += float(mass @ layer.step.ambiguity[support, control])
+
+    def inform(self, layer: Branching, support: np.ndarray, mass: np.ndarray, control: int) -> None:
+        """Add what is told after a control by one belief, whose mass need not sum to one."""
+        total = float(mass.sum())
+        branches = layer.branches(support, mass / total, control)
+        self.gain += total * float(layer.gains(support, mass / total, branches)[control])
 
     def observe(self, t: int, layer: Branching, support: np.ndarray, mass: np.ndarray, control: Any) -> None:
         """Add the observations of hypotheses after these controls."""

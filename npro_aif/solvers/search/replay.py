@@ -32,11 +32,13 @@ class Replay(NamedTuple):
     observation: dict[str, np.ndarray]  # by site, (T, Y)
     preference: float  # E[log p̂]
     effort: float  # E[−log p(u|x)]
+    ambiguity: float  # what noisy observations cost, and
+    novelty: float  # what observations bring, as a negative cost: 0 without epistemic priors
 
     @property
     def cost(self) -> float:
-        """The cost of the policy, F_planning."""
-        return self.effort - self.preference
+        """The cost of the policy, F."""
+        return self.effort - self.preference + self.ambiguity + self.novelty
 
 
 class Replayer:
@@ -74,6 +76,7 @@ class Replayer:
             rows = self._entered(self.follow(t, rows))
         self._occupy(self.horizon, frontier, rows)
         tables, graph = self.marginals, self.graph
+        ambiguity = self.game.worth.ambiguity * tables.ambiguity
         return Replay(
             Contingency(tuple(first), tuple(graph.controls), tuple(graph.after), tables.sites),
             tables.control,
@@ -81,8 +84,10 @@ class Replayer:
             tables.state,
             tables.memory,
             tables.observation,
-            tables.effort - tables.cost,
+            tables.effort + ambiguity - tables.cost,
             tables.effort,
+            ambiguity,
+            -self.game.worth.novelty * tables.gain,
         )
 
     # --- Places ---
@@ -151,6 +156,8 @@ class Replayer:
             self.marginals.act(t, layer, support, mass, control, memory)
             arrived, moved = layer.move(support, mass, control)
             self.marginals.observe(t, layer, arrived, moved, control)
+            if self.game.worth.novelty and not isinstance(position, list):  # what is done blindly tells nothing
+                self.marginals.inform(layer, support, mass, control)
             if self.marginals.num_memories > 1 or (t < self.horizon - 1 and not isinstance(position, list)):
                 self._part(t, layer, ahead, (place, memory), position, support, mass)
             else:  # whatever is seen

@@ -12,6 +12,7 @@ import numpy as np
 
 from npro_aif._jax import eval_context
 from npro_aif.belief import Belief
+from npro_aif.inference.objectives import Objective
 from npro_aif.program.program import Program
 from npro_aif.sizes import MOST_REMEMBERED
 from npro_aif.solvers.base import Problem
@@ -24,6 +25,7 @@ from npro_aif.solvers.search.replay import Replay, Replayer
 from npro_aif.solvers.search.rules import Rule, rule_control
 from npro_aif.solvers.search.trials import Trials
 from npro_aif.solvers.search.vectors import Vector
+from npro_aif.solvers.search.worth import Worth, worth_of, xlogx
 
 PROVEN = 1e-7  # bounds have met if they differ by at most this, relative to their size
 UPDATES = 64  # the most units of rounding that belief updates add up to
@@ -41,8 +43,8 @@ class SearchInfo(NamedTuple):
     iterations: Any  # () 0: there is no sweep and no gradient step
     converged: Any  # () whether it ended by itself, or with bounds within the tolerance, and not at a limit
     cycle: Any  # () 0
-    lower: Any  # () a bound from below on F_planning of any policy with perfect recall
-    upper: Any  # () F_planning of this plan
+    lower: Any  # () a bound from below on F of any policy with perfect recall
+    upper: Any  # () F of this plan
     optimal: Any  # () whether the two bounds have met
     nodes: Any  # () information states with steps left that were expanded for this plan
     depth: Any  # () how many steps deep the search came
@@ -76,11 +78,13 @@ class SearchInfo(NamedTuple):
 class SearchSolver:
     """Exact contingent plans by AND/OR search over information states, with the perfect-information cost as a bound.
 
-    It is used with :class:`npro_aif.guides.RecallGuide` and :class:`npro_aif.Planning`. Without limits it ends at the
-    optimum; within limits it returns the best plan found, and ``plan.info`` has bounds on the optimum. Ctrl-C ends a
-    search in the same way. The nodes of one plan serve the planner's later plans.
+    It is used with :class:`npro_aif.guides.RecallGuide` and :class:`npro_aif.Planning`, or :class:`npro_aif.Active`
+    with ``entropy=0`` (:mod:`.worth`). Without limits it ends at the optimum; within limits it returns the best plan
+    found, and ``plan.info`` has bounds on the optimum. Ctrl-C ends a search in the same way. The nodes of one plan
+    serve the planner's later plans.
 
-    In a world of chance a search within limits makes trials (:mod:`.trials`), whose plans serve later plans too.
+    In a world of chance a search for F_planning within limits makes trials (:mod:`.trials`), whose plans serve later
+    plans too; one for F_active goes depth first, and where it was stopped its plans go on blindly.
 
     :param max_nodes: the most information states to expand for each plan.
     :param max_depth: how many steps to look ahead; the perfect-information cost stands for what follows. First controls
@@ -127,9 +131,8 @@ class SearchSolver:
         return False
 
     def check(self, problem: Problem) -> None:
-        objective, guide = problem.objective, problem.guide
-        if objective.epistemic or not objective.correction or not objective.closed_form:
-            raise ValueError(f"SearchSolver: found the objective {objective}, expected aif.Planning()")
+        guide = problem.guide
+        worth_of(problem.objective)
         if not getattr(guide, "recalls", False):
             raise ValueError(
                 f"SearchSolver: found a {type(guide).__name__}, expected aif.guides.RecallGuide(model): its plans "
@@ -137,9 +140,9 @@ class SearchSolver:
             )
         check_sights(problem.world)
 
-    def begin(self, program: Program) -> Searches:
+    def begin(self, program: Program, objective: Objective) -> Searches:
         """The searches that the plans of a program share."""
-        return Searches(program, self)
+        return Searches(program, self, worth_of(objective))
 
 
 class Certificate(NamedTuple):
@@ -185,6 +188,8 @@ class SearchOutcome(NamedTuple):
         state, left, layer = root.state, root.left, search.game.layer(root.left)
         informed = layer.step.cost[state.support] + layer.expected(search.game.value(left - 1), state.support)
         costs = self.classes @ informed  # (U,) if everything is seen after the control
+        if search.game.worth.novelty:
+            costs = costs - self._promised()
         if left == 1:
             return costs, costs
         turn = search.information.turn(state, left)
@@ -195,7 +200,17 @@ class SearchOutcome(NamedTuple):
         lows = np.array([sum(p * kid.low for p, kid in branch) for branch in kids])
         uppers = np.array([sum(p * search.settle(kid) for p, kid in branch) for branch in kids])
         blurs = (1 - self.blur) * (1 - turn.blur), (1 + self.blur) * (1 + turn.blur)
-        return costs + np.minimum(blurs[0] * lows, uppers), costs + blurs[1] * uppers
+        slack = search.game.worth.slack(self.blur + turn.blur)
+        return costs + np.minimum(blurs[0] * lows - slack, uppers), costs + blurs[1] * uppers + slack
+
+    def _promised(self) -> np.ndarray:
+        """What the observation after each first control tells, and what later ones may tell at most, as costs, (U,)."""
+        game, left, support = self.search.game, self.root.left, self.root.state.support
+        layer = game.layer(left)
+        branches = layer.branches(support, self.classes)
+        spread = -np.add.reduceat(xlogx(branches.weight), branches.start[:-1])
+        later = np.bincount(branches.control, branches.prob * game.promise(spread, left - 1), layer.num_controls)
+        return game.worth.novelty * layer.gains(support, self.classes, branches) + later
 
     def certified(self, cost: float) -> SearchInfo:
         """The info of a plan with this cost, with bounds for every first control, which take longer to compute."""
@@ -212,8 +227,8 @@ class SearchOutcome(NamedTuple):
 class Searches:
     """The searches of a planner, with their games and nodes."""
 
-    def __init__(self, program: Program, solver: SearchSolver):
-        self.program, self.solver = program, solver
+    def __init__(self, program: Program, solver: SearchSolver, worth: Worth):
+        self.program, self.solver, self.worth = program, solver, worth
         self.marks = Marks(program)
         self.certificates: list[Certificate] = []
         self._search: AndOrSearch | None = None
@@ -227,8 +242,7 @@ class Searches:
         solver, began = self.solver, time.perf_counter()
         with eval_context():
             marks = self.marks(belief, horizon, elapsed)
-        search = self._of(belief, horizon, elapsed, marks)
-        support, weight = search.game.hypotheses(belief)
+        search, (support, weight) = self._of(belief, horizon, elapsed, marks)
         classes, weights = search.game.classes(support, weight)
         state, blur = search.information.state(classes, weights)
         depth = horizon if solver.max_depth is None else min(horizon, solver.max_depth)
@@ -242,16 +256,18 @@ class Searches:
                 "seconds": self._seconds(time.perf_counter() - began),
                 "tolerance": solver.tol,
             }
-            if depth == horizon and not search.game.certain and min(limits["max_nodes"], limits["seconds"]) < math.inf:
+            limited = min(limits["max_nodes"], limits["seconds"]) < math.inf
+            if limited and depth == horizon and not search.game.certain and not self.worth.novelty:
                 ended = self._trials.solve(root, **limits)
             else:
                 ended = search.solve(root, **limits, ties=depth < horizon)
             starts, info = self._ending(search, root, ended)
         finally:
             sys.setrecursionlimit(limit)
-        floor = float(weights @ search.game.value(horizon)[classes])
+        floor, slack = search.game.floor(classes, weights, horizon), self.worth.slack(blur)
         info = info._replace(
-            lower=np.float64(floor + (1 - blur) * info.lower), upper=np.float64(floor + (1 + blur) * info.upper)
+            lower=np.float64(floor + (1 - blur) * info.lower - slack),
+            upper=np.float64(floor + (1 + blur) * info.upper + slack),
         ).closed()
         seconds = time.perf_counter() - began
         self.certificates.append(
@@ -264,18 +280,23 @@ class Searches:
         given = math.inf if self.solver.seconds is None else self.solver.seconds
         return max(given - used, LEAST_SEARCH * given)
 
-    def _of(self, belief: Belief, horizon: int, elapsed: Any, marks: list[bytes]) -> AndOrSearch:
-        """The search that these steps belong to: the last one, or a new one."""
+    def _of(
+        self, belief: Belief, horizon: int, elapsed: Any, marks: list[bytes]
+    ) -> tuple[AndOrSearch, tuple[np.ndarray, np.ndarray]]:
+        """The search that these steps belong to, the last one or a new one; hypotheses and their weights."""
         search = self._search
         if search is None or not search.game.fits(marks) or search.game.full(belief):
-            game = Game(self.program, belief, horizon, marks, elapsed)
+            search = None
+        game = search.game if search else Game(self.program, belief, horizon, marks, elapsed, self.worth)
+        game.extend(marks)
+        hypotheses = game.hypotheses(belief)
+        if search is None or search.move_entropy != game.move_entropy:  # (of new parameters) the nodes' floors count it
             search = AndOrSearch(game, self._tolerance(belief))
         elif search.information.size > MOST_REMEMBERED:
-            search = AndOrSearch(search.game, search.information.tolerance, search.vectors)
+            search = AndOrSearch(game, search.information.tolerance, search.vectors)
         if search is not self._search:
             self._search, self._trials = search, Trials(search)
-        search.game.extend(marks)
-        return search
+        return search, hypotheses
 
     @staticmethod
     def _tolerance(belief: Belief) -> float:
