@@ -84,7 +84,7 @@ class Fused:
     ) -> tuple[Belief, Array, Plan | Array]:
         belief, possible = self.update.bayes(fixed._replace(elapsed=before), belief, None, control, seen)
         world = self.functions.program.bind(fixed, belief, horizon).routed()
-        solved = self.functions.solution(world, key, first)
+        solved = self.functions.solution(world, key, first, measured=whole)
         if whole:
             return belief, possible, self.functions.plan_of(solved, None, belief, fixed.elapsed)
         if self.by_cost:

@@ -5,14 +5,15 @@ from __future__ import annotations
 import functools
 import json
 from pathlib import Path
-from typing import Any
-
-from matplotlib.figure import Figure
+from typing import TYPE_CHECKING, Any
 
 from npro_aif.acting.episodes import Acting
 from npro_aif.acting.solutions import write
 from npro_aif.experiments.agents import make_agent
 from npro_aif.experiments.tasks import Settings, Task, make_task
+
+if TYPE_CHECKING:  # a run draws nothing, and Matplotlib takes a fifth of the time of its imports
+    from matplotlib.figure import Figure
 
 
 def stored(path: Path, settings: dict[str, Any]) -> dict[str, Any] | None:

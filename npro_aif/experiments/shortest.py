@@ -54,7 +54,8 @@ def successors(theta: int, size: int) -> np.ndarray:
     parameters, sizes = site_sizes(size)
     key, door = divmod(theta, parameters["door"])
     flat = np.arange(np.prod(list(sizes.values())))[:, None]
-    position, direction, status = jnp.unravel_index(jnp.asarray(flat), tuple(sizes.values()))
+    state = State(*(jnp.asarray(values) for values in np.unravel_index(flat, tuple(sizes.values()))))
     layout = Layout(jnp.asarray(key), jnp.asarray(door))
-    after = next_state(State(position, direction, status), jnp.arange(len(CONTROLS)), layout, size)
-    return np.asarray((after.position * 4 + after.direction) * 4 + after.status)
+    after = next_state(state, jnp.asarray(np.arange(len(CONTROLS))), layout, size)
+    position, direction, status = map(np.asarray, after)
+    return (position * 4 + direction) * 4 + status

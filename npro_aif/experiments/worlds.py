@@ -26,6 +26,7 @@ CEILINGS = {  # of any agent, and of one that knows θ
 }
 MEMORIES = ("frozen-lake", "wumpus")  # where the policy remembers what it was told; RockSample is left to search
 SEARCHED = ("wumpus", "rock-sample")  # the Lake's 16 noisy cells have too many outcomes together
+FEWER = {("frozen-lake", "risk"): 128}  # episodes, where all 1000 would take some four hours of a core
 # Looks for each decision, and before the first one.
 SEARCH = Settings(objective="planning", solver="search", seed=FIRST_SEED, max_nodes=200, first_nodes=20_000)
 
@@ -48,6 +49,7 @@ def _block(world: str) -> Block:
             world,
             Settings(objective=objective, seed=FIRST_SEED),
             _published(world, objective),
+            episodes=FEWER.get((world, objective)),
         )
         for objective in ("marginal", "planning", "risk", "active")
     ]

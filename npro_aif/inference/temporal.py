@@ -84,11 +84,14 @@ class TemporalPosterior(NamedTuple):
 
         return jax.lax.scan(step, self.start(world), jnp.arange(self.num_steps))[1]
 
-    def marginals(self, world: World) -> Marginals:
-        """All marginals in one forward pass."""
+    def marginals(self, world: World, mass: Array | None = None) -> Marginals:
+        """All marginals in one forward pass.
+
+        :param mass: (T+1, S, Θ) q(θ, s_t), where it is known already.
+        """
 
         def step(before: Array, t: Array, control: Array) -> tuple[Array, Any]:
-            now = self.slice(world, t, before, control=control)
+            now = self.slice(world, t, before, None if mass is None else mass[t + 1], control)
             return now.flow.after, (now.control(), *now.loop.states(sum_last(now.flow.after)), now.predicted())
 
         first = self.start(world)
@@ -255,6 +258,7 @@ def scan_horizon(
 
     :param control: (T, P, U); each step gets its own (P, U).
     """
+    step = jax.jit(step)  # traced once, for its shapes and for the loop
     like = jax.eval_shape(step, first, jnp.zeros((), int), control[0])[1]
     blank = jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), like)
 

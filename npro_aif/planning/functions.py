@@ -142,14 +142,14 @@ class Functions:
         self, fixed: Fixed, support: Support | None, belief: Belief, horizon: Array, key: Array, start: WarmStart
     ) -> tuple[Array, SolverInfo]:
         """q(u_1) of the same plan, (U,), and the solver's report."""
-        solved = self._solved(fixed, support, belief, horizon, key, start)
+        solved = self._solved(fixed, support, belief, horizon, key, start, measured=False)
         return self.control_of(solved), solved.solution.info
 
     def first_cost(
         self, fixed: Fixed, support: Support | None, belief: Belief, horizon: Array, key: Array, start: WarmStart
     ) -> tuple[Array, SolverInfo]:
         """The cost of each first control of the same plan, (U,), and the solver's report."""
-        solved = self._solved(fixed, support, belief, horizon, key, start)
+        solved = self._solved(fixed, support, belief, horizon, key, start, measured=False)
         return self.cost_of(solved), solved.solution.info
 
     def control_of(self, solved: Solved) -> Array:
@@ -189,28 +189,40 @@ class Functions:
         return ending(solution.free_energy, last)
 
     def _solved(
-        self, fixed: Fixed, support: Support | None, belief: Belief, horizon: Array, key: Array, start: WarmStart
+        self,
+        fixed: Fixed,
+        support: Support | None,
+        belief: Belief,
+        horizon: Array,
+        key: Array,
+        start: WarmStart,
+        *,
+        measured: bool = True,
     ) -> Solved:
         theta, valid = (None, None) if support is None else support
         with RUNNING:
             world = self.program.bind(fixed, belief, horizon, theta, valid).routed()
             first = start.over(self.guide.first_params(key, world, self.num_steps), self.tables)
-            return self.solution(world, key, first)
+            return self.solution(world, key, first, measured=measured)
 
-    def solution(self, world: World, key: Array, first: dict[str, Array]) -> Solved:
-        """The solver's solution in a world, starting from the guide's parameters ``first``; without derivatives."""
+    def solution(self, world: World, key: Array, first: dict[str, Array], *, measured: bool = True) -> Solved:
+        """The solver's solution in a world, starting from the guide's parameters ``first``; without derivatives.
+
+        :param measured: whether F and its terms are asked for: a first control needs neither.
+        """
         self.num_traces += 1
         problem = Problem(held(world), self.guide, self._held_objective(), self.num_steps)
-        return Solved(world, problem.world, self.solver.solve(problem, key, held(first)))
+        solve = self.solver.solve if measured else getattr(self.solver, "solve_unmeasured", self.solver.solve)
+        return Solved(world, problem.world, solve(problem, key, held(first)))
 
     def plan_of(self, solved: Solved, support: Support | None, belief: Belief, elapsed: Array) -> Plan:
         """The plan of a solution."""
         world, frozen, solution = solved
         every = jnp.arange(self.program.signature.num_parameters)
         theta, valid = support if support is not None else (every, every >= 0)
-        marginals, terms = refused(
-            NO_GRADIENT, (solution.posterior.marginals(frozen), solution.terms), self._live(world)
-        )
+        flow = () if solution.mass is None else (solution.mass,)
+        marginals = solution.posterior.marginals(frozen, *flow)
+        marginals, terms = refused(NO_GRADIENT, (marginals, solution.terms), self._live(world))
         return Plan(
             control=marginals.control,
             policy=marginals.policy,

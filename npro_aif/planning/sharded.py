@@ -240,13 +240,23 @@ class ShardedFunctions(Functions):
             plan = self.plan_of(solved, Support(support.theta, support.valid), belief, fixed.elapsed)
         return self._placed(plan)
 
-    def _solved(self, fixed: Fixed, support: Any, belief: Any, horizon: Any, key: Array, start: WarmStart) -> Solved:
+    def _solved(
+        self,
+        fixed: Fixed,
+        support: Any,
+        belief: Any,
+        horizon: Any,
+        key: Array,
+        start: WarmStart,
+        *,
+        measured: bool = True,
+    ) -> Solved:
         with laid_over(self.shards), RUNNING:
             world = support.world.routed()
             if world.labels is not None:
                 world = world._replace(parameter=after(world.labels.shown.max(), world.parameter))
             first = start.over(self.guide.first_params(key, world, self.num_steps), self.tables)
-            return self.solution(world, key, first)
+            return self.solution(world, key, first, measured=measured)
 
     def _placed(self, plan: Plan) -> Plan:
         """The plan's tables on all devices, but for those over parameters that are learned or believed: they stay."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import jax.numpy as jnp
+import jax
 import numpy as np
 from jax import Array
 
@@ -65,7 +65,8 @@ class Sizes:
         if size >= self.num_parameters:
             return None
         theta = np.append(possible, np.full(size - len(possible), possible[0])).astype(np.int32)
-        return Support(jnp.asarray(theta), jnp.asarray(np.arange(size) < len(possible)))
+        valid = np.arange(size) < len(possible)
+        return Support(*jax.device_put((theta, valid)))  # jnp.asarray would compile a copy for each size
 
 
 def power_of_two(count: int) -> int:

@@ -61,7 +61,8 @@ def check_rows(reading: Reading) -> None:
         total = lowest if not abs(lowest - 1) <= abs(highest - 1) else highest
         name = ", ".join(draw.names)
         if draw.index is not None:
-            low, high, last = int(draw.index.min()), int(draw.index.max()), draw.sizes[0] - 1
+            index = np.asarray(draw.index)  # JAX would compile its least and largest entry for each shape
+            low, high, last = int(index.min()), int(index.max()), draw.sizes[0] - 1
             if low < 0 or high > last:
                 raise ModelError(f"site '{name}': found an index that runs over {low}..{high}, expected 0..{last}")
         if not abs(total - 1) <= ROW_SUM_TOLERANCE:

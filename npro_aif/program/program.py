@@ -79,7 +79,7 @@ class Program(Portable):
     :param num_steps: the length of the time axis (the largest horizon).
     """
 
-    transient = ("_bind", "base", "_varying", "_example", "_goes_blank")
+    transient = ("_bind", "base", "_varying", "_rows_vary", "_example", "_goes_blank")
 
     def __init__(self, model: Callable[..., Any], sites: Sites, num_steps: int):
         self.model = model
@@ -101,6 +101,7 @@ class Program(Portable):
         self.base: Program = self  # the program that was read, whatever its numbers are that JAX is tracing
         self._bind = jax.jit(self.bind)
         self._varying: VaryingTables | None = None
+        self._rows_vary = True  # whether some of them, beside p(θ) and p(x0|θ), have a row for each parameter
         self._example: World | None = None
         self._goes_blank = False  # whether it is known to make its tables without a belief
 
@@ -130,8 +131,10 @@ class Program(Portable):
         if fixed.numbers:
             return self._bind_numbers(fixed, belief, horizon, theta, valid)
         values, tables, steps = fixed.values, fixed.tables, jnp.asarray(horizon)
-        if theta is None and self._varying is not None and self.precision == str(jnp.result_type(float)):
+        if self._varying is not None and self._serves(theta):
             world = self._varying.world(belief, steps, fixed)
+            if theta is not None:
+                world, tables = world.rows(theta), tables.select(theta)
         else:
             if not are_apart():  # on a device by itself the equations differ; they were compared before that
                 self.check_unchanged()
@@ -141,6 +144,16 @@ class Program(Portable):
                 values = values | self._values(CONTROL, control[None])
             world = self.outputs(belief, steps, fixed.elapsed, values, fixed.t).world
         return self._finished(tables.filled(world), valid)
+
+    def _serves(self, theta: Array | None) -> bool:
+        """Whether the equations of the varying tables, which are for all parameters, are taken for these too.
+
+        They are where only p(θ) and p(x0|θ) have rows to choose from: these are as large as the belief itself, and
+        choosing takes no time, while running the program again for another number of parameters takes long to trace.
+        """
+        if self.precision != str(jnp.result_type(float)):
+            return False
+        return theta is None or not self._rows_vary
 
     def _bind_sparse(
         self,
@@ -186,8 +199,7 @@ class Program(Portable):
         outputs: Any = jax.tree.unflatten(jax.tree.structure(trace.outputs), leaves)
         world = fixed.tables.filled(outputs.world)
         if theta is not None:
-            rows = {name: getattr(world, name)[theta] for name in ("parameter", "initial", "theta")}
-            world = world.select(theta)._replace(**rows)
+            world = world.select(theta).rows(theta)
         return self._finished(world, valid)
 
     def given_numbers(self, numbers: tuple[Any, ...], model: Callable[..., Any]) -> Program:
@@ -260,6 +272,7 @@ class Program(Portable):
             elif self.sample is None:
                 places = traced.outputs.numbered.world
                 self._varying = VaryingTables(traced, constant(places), places)
+                self._rows_vary = outputs.world.rows_vary(varies.world)
                 if not self.given and not any(jax.tree.leaves(varies.world.kernels)):
                     self._example = self.fixed.tables.filled(outputs.world)
 

@@ -16,7 +16,7 @@ it returns the posterior with the lowest F. Under ``gradient="through"`` F_activ
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, cast
 
@@ -142,6 +142,12 @@ class CoordinateSolver:
         info = solution.info._replace(starts=jnp.asarray(self.num_starts(problem)), agreed=agreed)
         return solution._replace(info=info)
 
+    def solve_unmeasured(self, problem: Problem, key: Array, params: Any) -> Solution:
+        """The same posterior; of one start, F and its terms may not be exact (of several, F tells which is kept)."""
+        if self.num_starts(problem) == 1:
+            return self._solve(problem, params, measured=False)
+        return self.solve(problem, key, params)
+
     def num_starts(self, problem: Problem) -> int:
         """The number of starts for a problem."""
         world, objective = problem.world, problem.objective
@@ -158,7 +164,7 @@ class CoordinateSolver:
         count = self.num_starts(problem)
         return every_start(count, problem, key, params, lambda params: self._solve(problem, params))
 
-    def _solve(self, problem: Problem, params: Any) -> Solution:
+    def _solve(self, problem: Problem, params: Any, *, measured: bool = True) -> Solution:
         world = problem.world
         guide: Any = problem.guide  # whose factors are learned in closed form
         learn = guide.learned(world)
@@ -175,15 +181,18 @@ class CoordinateSolver:
             posterior = sweep.whole(end.posterior)
             info = SolverInfo(end.sweep, end.settled & is_normalized(end.posterior), jnp.asarray(0), end.change)
             return Solution(posterior, end.history, end.terms, info, guide.params_of(world, posterior))
+        forward = jax.jit(sweep.forward)  # traced once, for its shapes and for the loop
         state = jax.lax.while_loop(
-            lambda state: ~state.done, lambda state: self._body(sweep, state), self._begin(sweep, first)
+            lambda state: ~state.done,
+            lambda state: self._body(sweep, forward, state),
+            self._begin(jax.eval_shape(forward, first), first),
         )
         count, change, cycle, _ = state.progress
         best = state.best
         posterior = sweep.whole(best.posterior)
         converged = (change <= self.tol) & is_normalized(best.posterior)
         terms, value, last = best.terms, best.free_energy, jnp.minimum(count + 1, self.max_sweeps)
-        if leaves_trace(sweep):
+        if leaves_trace(sweep) and measured:
             terms = problem.objective.terms(world, posterior)
             value, last = jnp.stack(list(terms.values())).sum(), jnp.where(converged, count, last)
         looked = jnp.arange(self.max_sweeps + 1) < last
@@ -195,19 +204,21 @@ class CoordinateSolver:
         """The solution of a decision process, which does not depend on the start."""
         world, guide = problem.world, cast(Any, problem.guide)
         template = sweep.template(guide.posterior(world, {}, problem.num_steps))
-        step = Exact(sweep.objective.correction, rounding=1)  # over hundreds of steps the cost of shared ties adds up
-        template, _ = sweep.backward(template, None, sweep.free(), step)
-        posterior, terms = sweep.whole(template), sweep.terms(template)
+        template = sweep.decide(template)
+        mass = sweep.masses(template)
+        posterior, terms = sweep.whole(template), sweep.terms(template, mass)
         value: Any = sum(terms.values())
         info = SolverInfo(jnp.asarray(1), is_normalized(template), jnp.asarray(0), jnp.zeros_like(value))
         history = jnp.full(self.max_sweeps + 1, value)
-        return Solution(posterior, history, terms, info, guide.params_of(world, posterior))
+        return Solution(posterior, history, terms, info, guide.params_of(world, posterior), mass)
 
-    def _begin(self, sweep: Sweep, first: TemporalPosterior) -> Sweeping:
-        """The state before the first sweep."""
-        dtype = sweep.world.initial.dtype
+    def _begin(self, seen: Forward, first: TemporalPosterior) -> Sweeping:
+        """The state before the first sweep.
+
+        :param seen: the shapes of what a forward pass finds.
+        """
+        dtype = seen.mass.dtype
         infinite = jnp.asarray(jnp.inf, dtype)
-        seen = jax.eval_shape(lambda: sweep.forward(first))
         return Sweeping(
             progress=Progress(jnp.asarray(0), infinite, jnp.asarray(0), jnp.asarray(0)),
             posterior=first,
@@ -218,9 +229,9 @@ class CoordinateSolver:
             done=jnp.asarray(False),
         )
 
-    def _body(self, sweep: Sweep, state: Sweeping) -> Sweeping:
+    def _body(self, sweep: Sweep, forward: Callable[[TemporalPosterior], Forward], state: Sweeping) -> Sweeping:
         """Evaluate the present posterior, and move on if it has not settled."""
-        seen = sweep.forward(state.posterior)
+        seen = forward(state.posterior)
         value = sum(seen.terms.values())
         settled = state.progress.change <= self.tol
         hopeless = (state.progress.sweep == self.max_sweeps) | (state.progress.since == PATIENCE)

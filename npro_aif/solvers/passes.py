@@ -56,7 +56,7 @@ def over_steps(
 ) -> Any:
     """A loop over ``count`` steps, at most ``most``; a reversible one can be differentiated backwards."""
     if not reversible:
-        return jax.lax.fori_loop(0, count, step, first)
+        return jax.lax.fori_loop(jnp.zeros_like(count), count, step, first)  # a 0 would make t of a weak type
 
     def body(carry: Any, t: Array) -> tuple[Any, None]:
         counts = t < count  # not a branch: JAX cannot transpose a branch whose condition is batched
@@ -87,11 +87,12 @@ def at_once(look: Look, num_steps: int, horizon: Array) -> tuple[Any, Terms]:
 
 def one_by_one(look: Look, num_steps: int, horizon: Array, *, reversible: bool = False) -> tuple[Any, Terms]:
     """The same slice by slice, so that steps beyond the horizon cost nothing and memory stays small."""
+    look = jax.jit(look)  # traced once, for its shapes and for the loop
 
     def step(t: Array, tables: tuple[Any, Terms]) -> tuple[Any, Terms]:
         return jax.tree.map(lambda table, row: table.at[t].set(row), tables, look(t))
 
-    shapes = jax.eval_shape(look, jnp.asarray(0))
+    shapes = jax.eval_shape(look, jnp.zeros_like(horizon))
     none = jax.tree.map(lambda a: jnp.zeros((num_steps, *a.shape), a.dtype), shapes)
     rows, terms = over_steps(horizon, num_steps, step, none, reversible=reversible)
     return rows, {name: near_sum(values) for name, values in terms.items()}

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from typing import NamedTuple, Protocol
 
+import jax
 import jax.numpy as jnp
 from jax import Array
 
-from npro_aif.numerics import masked_log_softmax
+from npro_aif.numerics import masked_log_softmax, sum_last
 from npro_aif.tables.kernels import Transition
 
 TIE = 1e-5  # controls are tied, and share, if their costs differ by less than this, in nats,
@@ -43,10 +44,9 @@ class Exact(NamedTuple):
     """Each factor's minimiser."""
 
     correction: bool  # True if the planning correction cancels the policy's entropy
-    rounding: int = ROUNDING  # as ROUNDING, for ties
 
     def control(self, cost: Array, allowed: Array, old: Array) -> Array:
-        return least(cost, allowed, self.rounding) if self.correction else masked_log_softmax(-cost, allowed)
+        return least(cost, allowed) if self.correction else masked_log_softmax(-cost, allowed)
 
     def normalized(self, policy: Array) -> Array:
         return policy if self.correction else normalized_rows(policy)  # equal shares carry no rounding error of costs
@@ -99,10 +99,43 @@ def log_ratio(q: Array, p: Array) -> Array:
     return jnp.where(possible, jnp.maximum(q, -100.0) - jnp.where(possible, p, 0.0), 0.0)
 
 
-def least(cost: Array, allowed: Array, rounding: int = ROUNDING) -> Array:
+def least(cost: Array, allowed: Array) -> Array:
     """log of the policy that takes the cheapest control; ties share equally."""
     cost = jnp.where(allowed, cost, jnp.inf)
     lowest = cost.min(-1, keepdims=True)
-    unseen = TIE + rounding * jnp.finfo(cost.dtype).eps * jnp.abs(lowest)
-    tied = (cost <= lowest + unseen) & allowed
+    tied = (cost <= unseen(lowest, ROUNDING)) & allowed
     return jnp.where(tied, -jnp.log(tied.sum(-1, keepdims=True)), -jnp.inf)
+
+
+def unseen(lowest: Array, rounding: int) -> Array:
+    """The highest cost that counts as equal to the lowest one."""
+    return lowest + TIE + rounding * jnp.finfo(lowest.dtype).eps * jnp.abs(lowest)
+
+
+class Decision(NamedTuple):
+    """The minimiser of a policy that sees everything, from costs (U, P), and its own cost.
+
+    As nothing unseen has to follow the policy, its cost to go is the least cost, whichever of the tied controls share.
+    In a loop over time XLA may compute costs several times, each with its own rounding: here none of them has to fit to
+    another, so that sums need not be kept apart, which takes most of the time of a step.
+    """
+
+    control: Array  # (U, P) log π before :func:`decided`
+    cost: Array  # (P,) E_π[cost], with E_π[log π] where the policy's entropy counts
+
+    @classmethod
+    def of(cls, cost: Array, *, correction: bool) -> Decision:
+        """The decision between costs (U, P), infinite where a control is not allowed."""
+        if correction:
+            lowest = cost.min(0)  # over hundreds of steps the cost of shared ties adds up: no more than rounding
+            return cls(jnp.where(cost <= unseen(lowest, 1), 0.0, -jnp.inf), lowest)
+        value = -jax.nn.logsumexp(-cost, axis=0)
+        return cls(value - cost, value)
+
+
+def decided(policy: Array, *, correction: bool) -> Array:
+    """log π of all steps, (T, P, U), with rows that sum to one; with the planning correction, equal shares."""
+    if not correction:
+        return normalized_rows(policy)
+    possible = policy > -jnp.inf
+    return jnp.where(possible, -jnp.log(sum_last(possible.astype(policy.dtype)))[..., None], -jnp.inf)

@@ -24,7 +24,7 @@ from npro_aif.sizes import is_small
 from npro_aif.solvers.base import Problem
 from npro_aif.solvers.moves import Moves, RowMoves, TableMoves
 from npro_aif.solvers.passes import Look, at_once, flows, one_by_one, prior_policy, reference_flow
-from npro_aif.solvers.steps import Step
+from npro_aif.solvers.steps import Decision, Exact, Step, decided
 from npro_aif.tables.kernels import Emission, Transition
 from npro_aif.tables.layout import control_first, time_slice
 from npro_aif.tables.loop import Loop
@@ -142,9 +142,9 @@ class Sweep(NamedTuple):
 
         return Forward(mass, *self._each(look))
 
-    def terms(self, template: TemporalPosterior) -> Terms:
-        """The terms of F at a posterior, of an objective without epistemic priors."""
-        own, mass = self.whole(template), self.masses(template)
+    def terms(self, template: TemporalPosterior, mass: Array) -> Terms:
+        """The terms of F at a posterior with the flow ``mass``, of an objective without epistemic priors."""
+        own = self.whole(template)
 
         def look(t: Array) -> tuple[None, Terms]:
             return None, self.objective.combine(own.slice(self.world, t, mass[t], mass[t + 1]), None)
@@ -162,6 +162,30 @@ class Sweep(NamedTuple):
             return seen, objective.combine(now, costs if self.reference is None else objective.costs(now))
 
         return self._each(look)
+
+    def decide(self, template: TemporalPosterior) -> TemporalPosterior:
+        """The minimum of a decision process, in one pass from the last decision to the first (value iteration)."""
+        world, free, correction = self.world, self.free(), self.objective.correction
+        start = self.whole(template).start(world)
+
+        def update(i: Array, carry: tuple[Array, TemporalPosterior]) -> tuple[Array, TemporalPosterior]:
+            future, q = carry  # (S, 1) the cost to go, less what is common to all states that may come first
+            t = world.horizon - 1 - i
+            loop, prior = world.loop.at(t), prior_policy(world, t)
+            kernel, moving, effort = self.controls(t, future, free(t), Exact(correction), template)
+            if "control" in self.learn:
+                cost = loop.seen(moving.table()[..., 0].T).T + jnp.where(prior > -jnp.inf, effort, jnp.inf).T
+                made = Decision.of(cost, correction=correction)
+                future = loop.by_row(made.cost)[:, None]
+                q = q._replace(control=q.control.at[t].set(made.control.T))
+            else:
+                future = self.follow(t, template.control[t], moving, effort)
+            q = q if kernel is None else q._replace(state=q.state.put(t, kernel))
+            return future - level(start, future), q
+
+        first = jnp.zeros_like(start), template
+        _, q = jax.lax.fori_loop(jnp.zeros_like(world.horizon), world.horizon, update, first)
+        return q._replace(control=decided(q.control, correction=correction)) if "control" in self.learn else q
 
     def free(self) -> CostsAt:
         """No epistemic costs."""
@@ -211,11 +235,11 @@ class Sweep(NamedTuple):
         return now._replace(flow=Flow(before, seen, policy, loop.by_row(policy), arrived, after))
 
     def backward(
-        self, template: TemporalPosterior, mass: Array | None, costs: CostsAt, step: Step
+        self, template: TemporalPosterior, mass: Array, costs: CostsAt, step: Step
     ) -> tuple[TemporalPosterior, Array]:
         """Update every factor, from the last to the first; also F of the result if it had these costs, ().
 
-        :param mass: (T+1, S, Θ) q(θ, s_t); not needed in a decision process.
+        :param mass: (T+1, S, Θ) q(θ, s_t).
         """
         world = self.world
         start = self.whole(template).start(world)
@@ -225,9 +249,8 @@ class Sweep(NamedTuple):
             t = world.horizon - 1 - i
             loop, prior = world.loop.at(t), prior_policy(world, t)
             kernel, moving, effort = self.controls(t, future, costs(t), step, template)
-            joint = start if mass is None else mass[t] if self.reference is None else mass[t] + self.reference[t]
-            known = jnp.ones((1, 1), start.dtype) if mass is None else unseen_given_seen(world, joint)
-            average = loop.seen(moving.average(known)) + effort
+            joint = mass[t] if self.reference is None else mass[t] + self.reference[t]
+            average = loop.seen(moving.average(unseen_given_seen(world, joint))) + effort
             control = template.control[t]
             if "control" in self.learn:
                 control = step.control(average, prior > -jnp.inf, control)

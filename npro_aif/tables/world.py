@@ -52,6 +52,19 @@ class World(NamedTuple):
         """The world's kernels and preferences with only the rows ``theta`` of the parameters."""
         return self.over_parameters(lambda kernel: kernel.select(theta), lambda table: select_parameters(table, theta))
 
+    def rows(self, theta: Array) -> World:
+        """The world with only the rows ``theta`` of p(θ) and p(x0|θ)."""
+        return self._replace(parameter=self.parameter[theta], initial=self.initial[theta], theta=self.theta[theta])
+
+    def rows_vary(self, varies: World) -> bool:
+        """Whether a kernel or a preference that varies has a row for each parameter.
+
+        :param varies: a world with True and False in place of arrays.
+        """
+        sees = self.over_parameters(lambda kernel: kernel.sees_parameters, lambda table: table.shape[1] > 1)
+        parts = zip(_parts(sees), _parts(varies), strict=True)
+        return any(has_rows and any(jax.tree.leaves(changes)) for has_rows, changes in parts)
+
     def routed(self) -> World:
         """The world whose transition and observations are ready for a loop over time."""
         labels, (num_parameters, num_states) = None, self.initial.shape
@@ -132,3 +145,10 @@ def _each(kernel: Callable[[Any, Any], Any], array: Callable[[Any, Any], Any], w
         preference=by_name(array, "preference"),
         observation_preference=by_name(lambda a, b: tuple(map(array, a, b)), "observation_preference"),
     )
+
+
+def _parts(world: World) -> list[Any]:
+    """The kernels and the preferences of a world, in one order."""
+    kernels = [world.state, world.certain, *world.observation.values(), *world.sensor.values()]
+    by_observation = [table for tables in world.observation_preference.values() for table in tables]
+    return [*kernels, *world.preference.values(), *by_observation]

@@ -161,8 +161,32 @@ def test_what_was_read_is_not_mixed_with_what_has_changed() -> None:
     tables["liked"] = -LIKING
     both = reading.batch(jnp.stack([KEY, KEY]), jax.tree.map(lambda a: jnp.stack([a, a]), UNIFORM), horizon=2)
     np.testing.assert_allclose(both.free_energy[1, -1], before.free_energy[-1], rtol=1e-6)  # of when it was read
-    with pytest.raises(ModelError, match="the program has changed since it was read"):  # for some parameters it runs
-        reading.program(UNIFORM, 2).world(UNIFORM, 2, jnp.asarray([1]))
+    program = reading.program(UNIFORM, 2)
+    some, every = program.world(UNIFORM, 2, jnp.asarray([1])), program.world(UNIFORM, 2)
+    np.testing.assert_array_equal(some.parameter, every.parameter[1:2])
+    np.testing.assert_array_equal(some.initial, every.initial[1:2])
+    np.testing.assert_array_equal(some.preference["goal"], every.preference["goal"])
+    assert some.theta.tolist() == [1]
+
+
+def test_a_program_that_has_changed_is_not_run_again() -> None:
+    """As it would be for some of the parameters where a table that depends on them also depends on the horizon."""
+    liked = {"by theta": jnp.stack([LIKING, LIKING + 0.5])}
+
+    class Likes(Slice):
+        def start(self, belief: aif.Belief) -> tuple[Any, Any]:
+            self.theta, x = super().start(belief)
+            return self.theta, x
+
+        def preference(self, x: Any, u: Any, new: Any, y: Any, t: Any, horizon: Any) -> None:
+            aif.preference("goal", jnp.where(t == horizon, liked["by theta"][self.theta, new], 0.0))
+
+    program = coordinate(Likes().program()).program(UNIFORM, 2)
+    some, every = program.world(UNIFORM, 1, jnp.asarray([1])), program.world(UNIFORM, 1)
+    np.testing.assert_array_equal(some.preference["goal"], every.preference["goal"][:, 1:2])
+    liked["by theta"] = -liked["by theta"]
+    with pytest.raises(ModelError, match="the program has changed since it was read"):
+        program.world(UNIFORM, 2, jnp.asarray([0, 1]))
 
 
 class Closure(Slice):
