@@ -48,8 +48,8 @@ def free_port() -> int:
 
 
 def settings(size: int, horizon: int, objective: str = "active") -> dict[str, Any]:
-    """What the command line plans DoorKey with."""
-    planner = make_planner(make_task("doorkey", size=size), Settings(objective=objective))
+    """What the command line plans DoorKey with, by sweeps."""
+    planner = make_planner(make_task("doorkey", size=size), Settings(objective=objective, solver="coordinate"))
     return {
         "model": planner.model,
         "guide": planner.guide,

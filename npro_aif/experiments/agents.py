@@ -37,6 +37,8 @@ from npro_aif.planning.planner import Planner
 from npro_aif.solvers import CoordinateSolver, SearchSolver, SVISolver
 
 SEARCHED = ("active", "planning")  # the objectives that search can minimise
+LIMITS = ("max_nodes", "first_nodes", "max_depth", "seconds")  # of a search
+OWN = ("solver", "weight", "gradient", "num_steps", "learning_rate", *LIMITS, "act_by")  # settings without a baseline's
 EFE_GAMMA = 16.0
 SOPHISTICATED_GAMMA = 4.0
 SOPHISTICATED_TRANSLATION = Translation(timing="every")
@@ -49,7 +51,7 @@ def check_settings(task: Task, settings: Settings) -> None:
     solver = solver_name(task, settings)
     if settings.act_by is not None:
         check_choice("act_by", settings.act_by, ACT_BY)
-        if settings.act_by == "cost" and make_guide(task, settings).scope != "temporal":
+        if settings.act_by == "cost" and make_guide(task, settings).scope == "sequence":
             raise SettingsError("act_by: found 'cost' with a guide over sequences, expected it with plans over time")
     if settings.seed != task.first_seed and task.sequential:
         raise SettingsError(
@@ -63,6 +65,10 @@ def check_settings(task: Task, settings: Settings) -> None:
     if settings.details and settings.method != "vfe":
         raise SettingsError(f"details: found it with the method {settings.method}, which has them in any case")
     if settings.method != "vfe":
+        for name in OWN:
+            if getattr(settings, name) is not None:
+                value, method = getattr(settings, name), settings.method
+                raise SettingsError(f"{name}: found {value!r} with the method {method}, expected it with vfe only")
         return
     for name in ("weight", "gradient"):
         value = getattr(settings, name)
@@ -79,10 +85,11 @@ def check_settings(task: Task, settings: Settings) -> None:
             raise SettingsError(
                 f"{name}: found {getattr(settings, name)} with the solver {solver}, expected it with svi only"
             )
-    for name in ("max_nodes", "first_nodes", "max_depth", "seconds"):
+    for name in LIMITS:
         if getattr(settings, name) is not None and solver != "search":
+            whose = "" if settings.solver else ", the default of these settings"
             raise SettingsError(
-                f"{name}: found {getattr(settings, name)} with the solver {solver}, expected it with search only"
+                f"{name}: found {getattr(settings, name)} with the solver {solver}{whose}; expected it with search only"
             )
     if solver == "search":
         check_choice("objective (of the solver search)", settings.objective, SEARCHED)
@@ -92,6 +99,11 @@ def check_settings(task: Task, settings: Settings) -> None:
             )
         if settings.paper:
             raise SettingsError("paper: found it with the solver search, expected svi or coordinate")
+        if settings.max_depth is not None and settings.objective == "active":
+            raise SettingsError(
+                f"max_depth: found {settings.max_depth} with the objective active, expected it with planning only "
+                "(beyond a look-ahead all that is unknown would count as told already)"
+            )
         if task.memory is not None:
             raise SettingsError(
                 f"memory: found {task.memory!r} with the solver search, expected none (its plans remember everything)"
@@ -158,8 +170,8 @@ def solver_name(task: Task, settings: Settings) -> str:
         return settings.solver
     if settings.paper:
         return "svi"
-    updated = settings.objective not in SEARCHED or settings.gradient is not None or settings.act_by is not None
-    return "coordinate" if updated else task.solver
+    by_updates = settings.objective not in SEARCHED or settings.gradient is not None
+    return "coordinate" if by_updates else task.solver
 
 
 def make_guide(task: Task, settings: Settings) -> TableGuide:
@@ -198,7 +210,7 @@ def choose_solver(task: Task, settings: Settings) -> CoordinateSolver | SearchSo
 
 def make_search(task: Task, settings: Settings) -> SearchSolver:
     """Search with the limits that were chosen, or none."""
-    limits = {name: getattr(settings, name) for name in ("max_nodes", "max_depth", "seconds", "first_nodes")}
+    limits = {name: getattr(settings, name) for name in LIMITS}
     try:
         return SearchSolver(**limits)
     except ValueError as error:

@@ -132,6 +132,8 @@ def describe(task: Task, settings: Settings, size: int | None, preference: str |
         about["details"] = True
     about["learn"] = ",".join(getattr(guide, "learn", ())) or None
     about["weight"] = getattr(objective, "weight", None)
+    if getattr(objective, "entropy", None) not in (None, task.active.entropy):  # search has none
+        about["entropy"] = objective.entropy
     about["gradient"] = settings.gradient
     about["max_parameters"] = task.max_parameters
     about["act_by"] = settings.act_by

@@ -211,9 +211,8 @@ class Functions:
         :param measured: whether F and its terms are asked for: a first control needs neither.
         """
         self.num_traces += 1
-        problem = Problem(held(world), self.guide, self._held_objective(), self.num_steps)
-        solve = self.solver.solve if measured else getattr(self.solver, "solve_unmeasured", self.solver.solve)
-        return Solved(world, problem.world, solve(problem, key, held(first)))
+        problem = Problem(held(world), self.guide, self._held_objective(), self.num_steps, measured)
+        return Solved(world, problem.world, self.solver.solve(problem, key, held(first)))
 
     def plan_of(self, solved: Solved, support: Support | None, belief: Belief, elapsed: Array) -> Plan:
         """The plan of a solution."""

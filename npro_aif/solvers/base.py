@@ -22,6 +22,7 @@ class Problem(NamedTuple):
     guide: TableGuide
     objective: Objective
     num_steps: int  # the length of the time axis
+    measured: bool = True  # whether F and its terms are asked for; a first control needs neither
 
 
 class SolverInfo(NamedTuple):
@@ -82,11 +83,7 @@ class Solver(Protocol):
         ...
 
     def solve(self, problem: Problem, key: Array, params: Any) -> Solution:
-        """Solve the problem, starting from the guide's parameters ``params``; traced by JAX.
-
-        A solver that computes F and its terms for the report only may also have ``solve_unmeasured``, with the same
-        arguments, for decisions that ask for neither.
-        """
+        """Solve the problem, starting from the guide's parameters ``params``; traced by JAX."""
         ...
 
 

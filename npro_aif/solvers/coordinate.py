@@ -133,7 +133,10 @@ class CoordinateSolver:
             check_descent(problem)
 
     def solve(self, problem: Problem, key: Array, params: Any) -> Solution:
-        """Sweep from ``params``, and from further key-seeded policies and q(θ), until q reproduces itself."""
+        """Sweep from ``params``, and from further key-seeded policies and q(θ), until q reproduces itself.
+
+        Of one start F and its terms may not be exact where they are not asked for (of several, F tells which is kept).
+        """
         if self.num_starts(problem) == 1:
             return self._solve(problem, params)
         every = self.every_start(problem, key, params)
@@ -141,12 +144,6 @@ class CoordinateSolver:
         solution: Solution = jax.tree.map(lambda leaf: leaf[best], every)
         info = solution.info._replace(starts=jnp.asarray(self.num_starts(problem)), agreed=agreed)
         return solution._replace(info=info)
-
-    def solve_unmeasured(self, problem: Problem, key: Array, params: Any) -> Solution:
-        """The same posterior; of one start, F and its terms may not be exact (of several, F tells which is kept)."""
-        if self.num_starts(problem) == 1:
-            return self._solve(problem, params, measured=False)
-        return self.solve(problem, key, params)
 
     def num_starts(self, problem: Problem) -> int:
         """The number of starts for a problem."""
@@ -161,10 +158,10 @@ class CoordinateSolver:
 
     def every_start(self, problem: Problem, key: Array, params: Any) -> Solution:
         """The solutions from all starts, with a leading axis; they run as one batch."""
-        count = self.num_starts(problem)
+        count, problem = self.num_starts(problem), problem._replace(measured=True)
         return every_start(count, problem, key, params, lambda params: self._solve(problem, params))
 
-    def _solve(self, problem: Problem, params: Any, *, measured: bool = True) -> Solution:
+    def _solve(self, problem: Problem, params: Any) -> Solution:
         world = problem.world
         guide: Any = problem.guide  # whose factors are learned in closed form
         learn = guide.learned(world)
@@ -192,7 +189,7 @@ class CoordinateSolver:
         posterior = sweep.whole(best.posterior)
         converged = (change <= self.tol) & is_normalized(best.posterior)
         terms, value, last = best.terms, best.free_energy, jnp.minimum(count + 1, self.max_sweeps)
-        if leaves_trace(sweep) and measured:
+        if leaves_trace(sweep) and problem.measured:
             terms = problem.objective.terms(world, posterior)
             value, last = jnp.stack(list(terms.values())).sum(), jnp.where(converged, count, last)
         looked = jnp.arange(self.max_sweeps + 1) < last

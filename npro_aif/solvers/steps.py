@@ -103,11 +103,11 @@ def least(cost: Array, allowed: Array) -> Array:
     """log of the policy that takes the cheapest control; ties share equally."""
     cost = jnp.where(allowed, cost, jnp.inf)
     lowest = cost.min(-1, keepdims=True)
-    tied = (cost <= unseen(lowest, ROUNDING)) & allowed
+    tied = (cost <= highest_tied(lowest, ROUNDING)) & allowed
     return jnp.where(tied, -jnp.log(tied.sum(-1, keepdims=True)), -jnp.inf)
 
 
-def unseen(lowest: Array, rounding: int) -> Array:
+def highest_tied(lowest: Array, rounding: int) -> Array:
     """The highest cost that counts as equal to the lowest one."""
     return lowest + TIE + rounding * jnp.finfo(lowest.dtype).eps * jnp.abs(lowest)
 
@@ -128,7 +128,8 @@ class Decision(NamedTuple):
         """The decision between costs (U, P), infinite where a control is not allowed."""
         if correction:
             lowest = cost.min(0)  # over hundreds of steps the cost of shared ties adds up: no more than rounding
-            return cls(jnp.where(cost <= unseen(lowest, 1), 0.0, -jnp.inf), lowest)
+            tied = (cost <= highest_tied(lowest, 1)) & (cost < jnp.inf)
+            return cls(jnp.where(tied, 0.0, -jnp.inf), lowest)
         value = -jax.nn.logsumexp(-cost, axis=0)
         return cls(value - cost, value)
 

@@ -118,6 +118,44 @@ def test_a_memory_of_all_that_matters_has_the_same_cost(horizon: int) -> None:
         assert_close(plan.terms[name], swept.terms[name], 1e-6, name)
 
 
+@pytest.mark.parametrize("remembers", [False, True])
+def test_a_memory_of_what_nobody_sees_tells_nothing(remembers: bool) -> None:
+    """A memory may begin with a state that no observation shows; a policy of observations does not read it."""
+
+    def hidden_coin(belief: aif.Belief, horizon: int = 2) -> None:
+        x = aif.state("x", dist.Categorical(probs=belief.state[0]))
+        if remembers:
+            x = x, aif.memory("m", x, 2)
+
+        def step(carry: Any, t: Any) -> Any:
+            x, m = carry if remembers else (carry, None)
+            u = aif.control("u", dist.Categorical(probs=jnp.full(2, 0.5)))
+            x = aif.state("x", aif.DeterministicCategorical(x, 2))
+            sight = jnp.array([[[0.5, 0.5], [0.5, 0.5]], [[0.9, 0.1], [0.1, 0.9]]])
+            aif.observation("y", dist.Categorical(probs=sight[u, x]))
+            aif.preference("price", jnp.where(u == 1, -0.1, 0.0))
+            return (x, aif.memory("m", m, 2)) if remembers else x
+
+        aif.rollout(step, x, horizon)
+
+    belief = aif.Belief(jnp.ones(1), jnp.full((1, 2), 0.5))
+    guide, objective = aif.guides.RecallGuide(hidden_coin), aif.Active(entropy=0)
+    plan = aif.Planner(hidden_coin, guide, objective, max_horizon=2)(KEY, belief)
+    once, noise = np.array([0.9, 0.1]), -(0.9 * np.log(0.9) + 0.1 * np.log(0.1))
+    twice = np.array([once[0] ** 2 + once[1] ** 2, 2 * once[0] * once[1]])  # two looks agree, or not
+    told = np.log(2) - (twice @ np.log(2 * twice)) + np.log(2) - 2 * noise  # H[y1] + H[y2|y1] − 2 H[y|x]
+    assert_close(plan.terms["novelty"], -told, 1e-9)
+    assert_close(plan.info.upper, 2 * np.log(2) + 0.2 + 2 * noise - told, 1e-9)
+    assert plan.info.optimal
+
+
+def test_look_ahead_is_refused() -> None:
+    """At its end all that is unknown would count as told, so that nothing would be worth asking."""
+    worlds = family(certain=True)
+    with pytest.raises(ValueError, match=r"found max_depth=1 with the objective Active.*expected max_depth=None"):
+        planner(worlds, OBJECTIVES[0], max_depth=1)(KEY, worlds.belief(0))
+
+
 def test_information_that_nobody_needs_is_sought_once() -> None:
     """One of four boxes holds a token: opening a box tells log 4, log 3 and log 2 in all, and a second time nothing."""
 

@@ -172,9 +172,9 @@ class AndOrSearch:
         floors = self.information.floors(turn, left - 1)
         costs = (turn.costs + turn.expected(floors) - node.floor).tolist()
         if 0 < len(turn.idle) < len(costs):
-            least = self.game.patience(left) - EQUAL
+            patience = self.game.patience(left)
             for control in turn.idle:
-                if turn.costs[control] >= least:
+                if control != patience.instead and turn.costs[control] >= patience.least - EQUAL:
                     costs[control] = math.inf
         below = floors.tolist()
         node.kids = [

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -29,6 +29,16 @@ from npro_aif.solvers.search.worth import PLANNING, Worth, xlogx
 from npro_aif.tables.world import World
 
 EQUAL = 1e-9  # costs that differ by at most this are equal
+
+
+class Patience(NamedTuple):
+    """When waiting, with a control that changes nothing, cannot pay."""
+
+    least: float  # the cost of waiting from which on it cannot, or infinity
+    instead: int  # the control that is done at the end in place of it; this one may itself be worth doing for ever
+
+
+IMPATIENT = Patience(math.inf, -1)
 
 
 class Game:
@@ -69,7 +79,7 @@ class Game:
         self._values: list[Column] = []  # by steps left, (C,) the perfect-information cost
         self.frame: World  # the world with some parameters, as NumPy tables, for what a policy sees and remembers
         self._whole: World | None = None  # the world with all parameters, if it is not large
-        self._patience: dict[int, float] = {}  # by steps left
+        self._patience: dict[int, Patience] = {}  # by steps left
         self._most_waits = np.full(program.signature.num_controls, -math.inf)  # see :meth:`_waits`
         self._waited = 0  # the number of classes that are included in it
         self._plain: dict[int, Branching] = {}
@@ -217,18 +227,26 @@ class Game:
         """What the information of all steps left may bring at most, from beliefs with this entropy (:mod:`.worth`)."""
         return self.worth.novelty * (entropy + left * self.move_entropy) if left else 0.0 * entropy
 
-    def patience(self, left: int) -> float:
-        """The least cost at which waiting with a control that changes nothing cannot pay; or infinity.
+    def patience(self, left: int) -> Patience:
+        """The cost from which on waiting with a control that changes nothing cannot pay, with ``left`` steps to go.
 
         Instead of waiting and then following a policy, one can follow it at once and do some control e at the end. If
         all steps but the last are of one kind (with costs c, the last with costs c'), this costs
         c'(h',e) − (c'(h,u) − c(h,u)) in place of the cost of waiting, where (h,u) is the policy's last move, to h'. The
-        result is the largest of these over all moves, for the best e.
+        cost is the largest of these over all moves, for the best e. A policy that only waits becomes one that only does
+        e, so that e has to stay possible. Where information has a worth, the last move must also tell the same when it
+        is made one step earlier.
         """
         if left not in self._patience:
-            alike = len({self.kinds[mark] for mark in self.marks[1:left]}) == 1
-            self._patience[left] = float(self._waits().min()) if alike else math.inf
+            self._patience[left] = IMPATIENT
+            if len({self.kinds[mark] for mark in self.marks[1:left]}) == 1 and self._last_tells_alike():
+                waits = self._waits()
+                self._patience[left] = Patience(float(waits.min()), int(waits.argmin()))
         return self._patience[left]
+
+    def _last_tells_alike(self) -> bool:
+        """Whether moves at the last step tell as much as at the step before, as far as that matters."""
+        return not self.worth.novelty or _moves_alike(self.layer(1).step, self.layer(2).step)
 
     def _waits(self) -> np.ndarray:
         """The most that each control costs at the end in place of waiting, (U,): the maximum over all moves."""

@@ -150,6 +150,7 @@ class Replayer:
     def _step(self, t: int, frontier: dict) -> dict:
         layer = self.game.plain(self.horizon - t)
         ahead: dict[tuple[int, int], list[Any]] = {}
+        informed: dict[int, list[tuple[np.ndarray, np.ndarray]]] = {}  # by place, whatever the memory holds
         for (place, memory), (position, supports, masses) in frontier.items():
             support, mass = merge(np.concatenate(supports), np.concatenate(masses))
             control = self.graph.controls[place]
@@ -157,12 +158,15 @@ class Replayer:
             arrived, moved = layer.move(support, mass, control)
             self.marginals.observe(t, layer, arrived, moved, control)
             if self.game.worth.novelty and not isinstance(position, list):  # what is done blindly tells nothing
-                self.marginals.inform(layer, support, mass, control)
+                informed.setdefault(place, []).append((support, mass))
             if self.marginals.num_memories > 1 or (t < self.horizon - 1 and not isinstance(position, list)):
                 self._part(t, layer, ahead, (place, memory), position, support, mass)
             else:  # whatever is seen
                 then = self._rest(t, place, position)
                 self._put(ahead, then[1], then[0], 0, arrived, moved)
+        for place, parts in informed.items():
+            support, mass = merge(*map(np.concatenate, zip(*parts, strict=True)))
+            self.marginals.inform(layer, support, mass, self.graph.controls[place])
         return ahead
 
     def _rest(self, t: int, place: int, position: Node | Vector | list[int]) -> tuple[Position, int]:

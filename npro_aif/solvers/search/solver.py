@@ -132,7 +132,12 @@ class SearchSolver:
 
     def check(self, problem: Problem) -> None:
         guide = problem.guide
-        worth_of(problem.objective)
+        if worth_of(problem.objective).novelty and self.max_depth is not None:
+            raise ValueError(
+                f"SearchSolver: found max_depth={self.max_depth} with the objective {problem.objective}, expected "
+                "max_depth=None (or aif.Planning(), or novelty=0): beyond a look-ahead all that is unknown would count "
+                "as told already, so that nothing would be sought"
+            )
         if not getattr(guide, "recalls", False):
             raise ValueError(
                 f"SearchSolver: found a {type(guide).__name__}, expected aif.guides.RecallGuide(model): its plans "
