@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import numbers
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -74,14 +76,25 @@ class Start:
     seed: int | None = None
 
     def __post_init__(self) -> None:
+        if not isinstance(self.scale, Mapping | None):
+            raise TypeError(f"scale: found {self.scale!r}, expected scales by factor, as in Start({{'control': 0.01}})")
         for factor, value in (self.scale or {}).items():
             if factor not in FACTORS:
                 raise ValueError(f"scale: found the factor {factor!r}, expected some of {', '.join(FACTORS)}")
-            if not value >= 0:
+            if not isinstance(value, numbers.Real) or not 0 <= value < math.inf:
                 raise ValueError(f"scale: found {value!r} for {factor!r}, expected a number that is not negative")
+        if not isinstance(self.seed, numbers.Integral | None):
+            raise TypeError(f"seed: found {self.seed!r}, expected a whole number, or None for the plan's own key")
 
     def of(self, tables: Mapping[str, Table]) -> dict[str, Table]:
         """The tables with these first values."""
+        roles = dict.fromkeys(table.role for table in tables.values())
+        for factor in self.scale or ():
+            if factor not in roles:
+                raise GuideError(
+                    f"start: found a scale for {factor!r}, which this guide does not learn; expected some of "
+                    f"{', '.join(roles)}"
+                )
         return {name: self._begun(table, i) for i, (name, table) in enumerate(tables.items())}
 
     def _begun(self, table: Table, index: int) -> Table:

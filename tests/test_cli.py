@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 
 from npro_aif.cli import app, keep_compiled
 from npro_aif.experiments import play
+from npro_aif.experiments.tasks import Settings, make_task
 
 KEYS = {
     "success", "success_low", "success_high", "reward", "reward_std", "cue", "cue_low", "cue_high", "safe", "safe_low",
@@ -50,6 +51,18 @@ def invoke(*arguments: str) -> Any:
         (["run", "tiger.POMDP", "--size", "6"], "size: found 6 for the file tiger.POMDP"),
         (["run", "tmaze", "--memory", "all"], "memory: found 'all', expected one of told, count"),
         (["run", "tmaze", "--num-steps", "9"], "num_steps: found 9 with the solver coordinate"),
+        (["run", "tmaze", "--memory", "told", "--details"], "details: found it for the task tmaze"),
+        (["run", "tiger.POMDP", "--details"], "details: found True for the file tiger.POMDP"),
+        (["run", "reactivity", "--paper", "--act-by", "cost"], "act_by: found 'cost' with --paper"),
+        (["run", "tmaze", "--method", "efe", "--objective", "planning"], "objective: found 'planning' with the method"),
+        (["run", "tmaze", "--method", "efe", "--memory", "told"], "memory: found 'told' with the method efe"),
+        (
+            ["run", "tmaze", "--paper", "--solver", "coordinate"],
+            "solver: found 'coordinate' with Active(normalize=True",
+        ),
+        (["run", "reactivity", "--solver", "svi", "--learning-rate", "0"], "learning_rate: found 0.0"),
+        (["run", "doorkey", "--objective", "risk"], "objective: found 'risk' for the task doorkey"),
+        (["run", "doorkey", "--paper", "--objective", "risk"], "objective: found 'risk' for the task doorkey"),
         (["view", "umaze"], "'tmaze', 'reactivity', 'doorkey'"),
         (["view", "reactivity", "--memory", "all"], "memory: found 'all', expected one of told"),
         (["view", "tmaze", "--objective", "active", "--objective", "active"], "objective: found active, active"),
@@ -63,6 +76,19 @@ def test_mistakes_are_refused_at_once(arguments: list[str], message: str) -> Non
     result = invoke(*arguments)
     assert result.exit_code == 2
     assert message in result.output
+
+
+def test_the_papers_episodes_begin_where_the_paper_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    seeds = []
+
+    def run(task: str, settings: Settings, episodes: int, **options: Any) -> dict[str, Any]:
+        seeds.append((settings.seed, make_task(task, paper=settings.paper).first_seed))
+        return {"interrupted": False}
+
+    monkeypatch.setattr("npro_aif.experiments.run.run", run)
+    for task in ("doorkey", "tmaze", "reactivity"):
+        assert invoke("run", task, "--paper").exit_code == 0
+    assert seeds == [(42, 42), (0, 0), (0, 0)]
 
 
 def test_a_run_writes_a_flat_summary(tmp_path: Path, quick_compile: None) -> None:

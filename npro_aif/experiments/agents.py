@@ -8,6 +8,7 @@ Inference with pymdp's own thresholds and, as these look one step ahead, with th
 from __future__ import annotations
 
 import dataclasses
+import math
 
 import optax
 
@@ -53,6 +54,10 @@ def check_settings(task: Task, settings: Settings) -> None:
         check_choice("act_by", settings.act_by, ACT_BY)
         if settings.act_by == "cost" and make_guide(task, settings).scope == "sequence":
             raise SettingsError("act_by: found 'cost' with a guide over sequences, expected it with plans over time")
+        if settings.paper:
+            raise SettingsError(
+                f"act_by: found {settings.act_by!r} with --paper, expected none (it acts by probability)"
+            )
     if settings.seed != task.first_seed and task.sequential:
         raise SettingsError(
             f"seed: found {settings.seed} with --paper, expected {task.first_seed}: the episodes are one stream"
@@ -69,6 +74,10 @@ def check_settings(task: Task, settings: Settings) -> None:
             if getattr(settings, name) is not None:
                 value, method = getattr(settings, name), settings.method
                 raise SettingsError(f"{name}: found {value!r} with the method {method}, expected it with vfe only")
+        if task.memory is not None:
+            raise SettingsError(
+                f"memory: found {task.memory!r} with the method {settings.method}, expected none (it has its own beliefs)"
+            )
         return
     for name in ("weight", "gradient"):
         value = getattr(settings, name)
@@ -76,6 +85,19 @@ def check_settings(task: Task, settings: Settings) -> None:
             raise SettingsError(
                 f"{name}: found {value} with the objective {settings.objective}, expected it with active and risk only"
             )
+    if settings.objective == "risk" and not task.active.weights.entropy:
+        raise SettingsError(
+            f"objective: found 'risk' for the task {task.name}, expected another: it counts the entropy of moves alone, "
+            "which has no weight here"
+        )
+    objective = make_objective(task, settings)
+    if solver == "coordinate" and getattr(objective, "gradient", None) == "through" and not objective.descends:
+        raise SettingsError(
+            f"solver: found 'coordinate' with {objective}, expected svi (updates descend raw priors with the planning "
+            "correction only)"
+        )
+    if settings.learning_rate is not None and not 0 < settings.learning_rate < math.inf:
+        raise SettingsError(f"learning_rate: found {settings.learning_rate}, expected a number above 0")
     if settings.gradient is not None:
         check_choice("gradient", settings.gradient, GRADIENTS)
         if settings.paper:
@@ -217,10 +239,16 @@ def make_search(task: Task, settings: Settings) -> SearchSolver:
         raise SettingsError(str(error)) from error
 
 
+def learning_rate(task: Task, settings: Settings) -> float:
+    """Adam's, for SVI."""
+    return task.learning_rate if settings.learning_rate is None else settings.learning_rate
+
+
 def make_solver(task: Task, settings: Settings) -> SVISolver:
     """SVI with Adam."""
-    rate = task.learning_rate if settings.learning_rate is None else settings.learning_rate
-    return SVISolver(optax.adam(rate), task.num_steps if settings.num_steps is None else settings.num_steps)
+    return SVISolver(
+        optax.adam(learning_rate(task, settings)), task.num_steps if settings.num_steps is None else settings.num_steps
+    )
 
 
 def pymdp_agent(task: Task, settings: Settings, *, jit: bool = True) -> PymdpAgent:

@@ -17,7 +17,7 @@ from npro_aif.belief import Belief
 from npro_aif.envs.published import PublishedDoorKey, PublishedReactivityMaze, PublishedTMaze
 from npro_aif.guides import Start
 from npro_aif.guides.base import FACTORS
-from npro_aif.inference.epistemic import EpistemicPriors
+from npro_aif.inference.epistemic import EpistemicPriors, Weights
 from npro_aif.inference.objectives import Active
 from npro_aif.inference.posterior import Part
 from npro_aif.models import doorkey_published, reactivity_maze, tmaze
@@ -27,12 +27,16 @@ from npro_aif.models import doorkey_published, reactivity_maze, tmaze
 class WithoutMoves(Active):
     """F_active without the epistemic prior over controls, p̃(u): wandering is not paid for."""
 
+    @property
+    def weights(self) -> Weights:
+        return super().weights._replace(entropy=0.0)
+
     def priors(self, part: Part) -> EpistemicPriors:
         priors = super().priors(part)
-        normalizers = priors.normalizers
-        if normalizers is not None:
-            normalizers = normalizers._replace(control=0 * normalizers.control)
-        return priors._replace(control=0 * priors.control, normalizers=normalizers)
+        if priors.normalizers is None:
+            return priors
+        # The normaliser of a prior with no weight is log |U|; here there is no such prior.
+        return priors._replace(normalizers=priors.normalizers._replace(control=0 * priors.normalizers.control))
 
 
 class Paper(NamedTuple):

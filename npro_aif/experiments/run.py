@@ -16,6 +16,7 @@ from npro_aif.acting.episodes import Acting
 from npro_aif.acting.solutions import compiling, write, write_text
 from npro_aif.experiments.agents import (
     check_settings,
+    learning_rate,
     make_agent,
     make_guide,
     make_objective,
@@ -143,7 +144,7 @@ def describe(task: Task, settings: Settings, size: int | None, preference: str |
             about["first_nodes"] = settings.first_nodes
     if solver == "svi":
         descent = make_solver(task, settings)
-        about |= {"num_steps": descent.num_steps, "learning_rate": settings.learning_rate or task.learning_rate}
+        about |= {"num_steps": descent.num_steps, "learning_rate": learning_rate(task, settings)}
     return about
 
 

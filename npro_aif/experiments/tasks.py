@@ -140,12 +140,15 @@ def make_task(
     (4, 4)
     """
     if name.endswith(SUFFIX):
-        others = {"size": size, "preference": preference, "cue_accuracy": cue_accuracy, "paper": paper or None}
+        others = {"size": size, "preference": preference, "cue_accuracy": cue_accuracy}
+        others |= {"paper": paper or None, "details": details or None}
         return _file(name, memory, max_steps, others)
     check_choice("task", name, TASKS)
     for option, value in (("memory", memory), ("cue_accuracy", cue_accuracy), ("max_steps", max_steps)):
         if paper and value is not None:
             raise SettingsError(f"{option}: found {value!r} with --paper, expected none (the paper has no such thing)")
+    if details and not (paper and name == "reactivity"):
+        raise SettingsError(f"details: found it for the task {name}, expected it with reactivity --paper only")
     if memory is not None:
         rest: dict[str, Any] = {"cue_accuracy": cue_accuracy, "max_steps": max_steps}
         return _with_memory(make_task(name, size=size, preference=preference, **rest), memory)
@@ -153,8 +156,6 @@ def make_task(
         return _with_deadline(make_task(name, size=size, preference=preference, cue_accuracy=cue_accuracy), max_steps)
     if cue_accuracy is not None:
         return _with_accuracy(make_task(name, size=size, preference=preference), cue_accuracy)
-    if details and not (paper and name == "reactivity"):
-        raise SettingsError(f"details: found it for the task {name}, expected it with reactivity --paper only")
     if name == "doorkey":
         return _paper_doorkey(size, preference) if paper else _doorkey(size or 8, preference or "every-step")
     if size is not None:

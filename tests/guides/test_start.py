@@ -2,6 +2,7 @@
 
 import jax
 import numpy as np
+import optax
 import pytest
 from numpyro.handlers import seed, trace
 
@@ -57,3 +58,20 @@ def test_wrong_scales_are_refused_by_name() -> None:
         Start({"policy": 1.0})
     with pytest.raises(ValueError, match=r"scale: found -1.0 for 'control', expected a number that is not negative"):
         aif.guides.Start({"control": -1.0})
+    with pytest.raises(ValueError, match="scale: found inf for 'control'"):
+        Start({"control": float("inf")})
+    with pytest.raises(TypeError, match="scale: found 0.01, expected scales by factor"):
+        Start(0.01)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="seed: found 'a', expected a whole number"):
+        Start(seed="a")  # type: ignore[arg-type]
+
+
+def test_a_scale_of_a_factor_that_is_not_learned_is_refused() -> None:
+    guides = (
+        TemporalGuide(tmaze, learn=("control",), start=Start({"state": 3.0})),
+        SequenceGuide(tmaze, start=Start({"parameter": 3.0})),
+    )
+    for guide, factor in zip(guides, ("state", "parameter"), strict=True):
+        planner = aif.Planner(tmaze, guide, solver=aif.SVISolver(optax.adam(0.05), 10))
+        with pytest.raises(aif.GuideError, match=f"start: found a scale for '{factor}', which this guide does not"):
+            planner(jax.random.key(0), initial_belief(), horizon=4)
