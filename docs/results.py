@@ -1,4 +1,6 @@
-"""Put the rows that are kept in `docs/rows` into the tables of `docs/results.md`: run `python docs/results.py`.
+"""Put the rows that are kept in `docs/rows` into the tables of `docs/results.md`, with their seeds.
+
+Run `python docs/results.py`; with ``--check`` it only says whether there is something to do.
 
 A row that is not kept was not run yet, and its line says so with –.
 """
@@ -10,7 +12,7 @@ from pathlib import Path
 
 from npro_aif.experiments.kept import kept_rows
 from npro_aif.experiments.rows import TABLES, TableOfRows
-from npro_aif.experiments.tables import OPTIMUM_HEAD, markdown_row
+from npro_aif.experiments.tables import OPTIMUM_HEAD, episodes_of, markdown_row
 from npro_aif.experiments.worlds import WORLDS_TABLE
 
 PAGE = Path(__file__).parent / "results.md"
@@ -23,6 +25,8 @@ def refreshed(page: str) -> str:
         if not heading:
             raise ValueError(f"docs/results.md: found no heading '## {table.title}'")
         lines = rest.splitlines(keepends=True)
+        if table.name in TABLES:
+            lines[1] = f"{episodes_of(table, kept_rows())}; made by `npro-aif reproduce {table.name}`.\n"
         first = next(i for i, line in enumerate(lines) if line.startswith("|"))
         last = next(i for i, line in enumerate(lines[first:], first) if not line.startswith("|"))
         lines[first + 2 : last] = table_lines(table, lines[first])

@@ -43,8 +43,8 @@ def published_arrays(c_low_knob: float | None = None) -> Arrays:
     word = np.moveaxis(tables.cue[location], -1, 0)
     right = np.where(location[:, None] == goals, GOAL, WRONG)
     outcome = np.where((location == CUE)[:, None], NONE, right)
-    outcome = np.where((knob < FULL)[:, None], NONE if c_low_knob is None else LOW_KNOB, outcome)
     outcome = np.where((location == SINK)[:, None], SAFE, outcome)
+    outcome = np.where((knob < FULL)[:, None], NONE if c_low_knob is None else LOW_KNOB, outcome)
     preferences = np.array(PREFERENCES if c_low_knob is None else (*PREFERENCES, c_low_knob))
     reward = np.zeros((len(preferences), num_states, GOALS))
     reward[outcome, states, goals] = 1

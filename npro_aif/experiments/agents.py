@@ -76,7 +76,7 @@ def check_settings(task: Task, settings: Settings) -> None:
                 raise SettingsError(f"{name}: found {value!r} with the method {method}, expected it with vfe only")
         if task.memory is not None:
             raise SettingsError(
-                f"memory: found {task.memory!r} with the method {settings.method}, expected none (it has its own beliefs)"
+                f"memory: found {task.memory!r} with the method {settings.method}, expected none (pymdp has none)"
             )
         return
     for name in ("weight", "gradient"):
@@ -87,8 +87,8 @@ def check_settings(task: Task, settings: Settings) -> None:
             )
     if settings.objective == "risk" and not task.active.weights.entropy:
         raise SettingsError(
-            f"objective: found 'risk' for the task {task.name}, expected another: it counts the entropy of moves alone, "
-            "which has no weight here"
+            f"objective: found 'risk' for the task {task.name}, expected another (it counts the entropy of moves "
+            "alone, which has no weight here)"
         )
     objective = make_objective(task, settings)
     if solver == "coordinate" and getattr(objective, "gradient", None) == "through" and not objective.descends:

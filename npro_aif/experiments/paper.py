@@ -66,16 +66,16 @@ def paper_tmaze() -> Paper:
     return Paper(
         model=authors_tmaze,  # code: South from an arm leads to the start; text: neighbours only
         environment=PublishedTMaze,  # code: θ by random.Random(18)
-        belief=tmaze.initial_belief(),
+        belief=tmaze.initial_belief(),  # text: at the start, the reward left or right alike
         horizon=4,  # text
-        learn=FACTORS,
+        learn=FACTORS,  # of no effect: the guide over whole sequences learns all
         support="all",  # code: unrestricted tables, log p at least log 1e-10
         start=Start(seed=18),  # code: q(u) logits N(0,1) from PRNGKey(18), for every plan of every step and episode
         active=Active(normalize=True, gradient="through", planning_correction=False),  # code
         num_steps=1500,  # code and appendix B; the main text says 5000
         learning_rate=0.05,  # appendix B
-        solver_seed=18,
-        first_seed=0,
+        solver_seed=18,  # code, as above
+        first_seed=0,  # the stream decides, not the seed
         sequential=False,  # the episode k has the k-th draw of θ, and nothing else is drawn that counts
     )
 
@@ -90,17 +90,18 @@ def paper_reactivity(details: bool) -> Paper:
         model=authors_details if details else reactivity_maze.reactivity_maze,
         # code: one random.Random(42) through all episodes; the first control is planned before any observation
         environment=functools.partial(environment, details=True, first_look=False) if details else environment,
+        # text: uniform over the places that are navigated; code: over all seven
         belief=reactivity_maze.initial_belief(reactivity_maze.LOCATIONS if details else reactivity_maze.NAVIGATION),
         horizon=3,  # text
         learn=FACTORS,  # code
-        support="model",
+        support="model",  # this guide has no other
         start=Start({"control": 0.01, "state": 0.01, "observation": 0.01}),  # code
         active=Active(normalize=True),  # code, but for what of p̃ is differentiated: docs/paper.md
         num_steps=1000,  # code
         learning_rate=0.01,  # code
-        solver_seed=42,  # code: 42 + step
-        first_seed=0,
-        sequential=True,
+        solver_seed=42,  # code: 42 + step; here the step is folded into the key
+        first_seed=0,  # the stream decides, not the seed
+        sequential=True,  # code: one stream through all episodes
     )
 
 
@@ -117,15 +118,15 @@ def paper_doorkey(size: int) -> Paper:
     return Paper(
         model=_doorkey_model(size),  # code: 7 actions, 3 statuses, 360 layouts, a goal that can be left; text: T = 20
         environment=functools.partial(PublishedDoorKey, size=size),
-        belief=doorkey_published.initial_belief(size),
+        belief=doorkey_published.initial_belief(size),  # code: uniform over layouts and states
         horizon=20,  # text
         learn=("parameter", "control"),  # code
-        support="model",
+        support="model",  # this guide has no other
         start=Start({"parameter": 1.0, "control": 1.0}),  # code: N(0,1), seed 42 + t
         active=WithoutMoves(normalize=True),  # code: one joint view, no p̃(u), weight 1
         num_steps=3000,  # text
         learning_rate=0.01,  # text
-        solver_seed=42,
+        solver_seed=42,  # code, as above
         first_seed=42,  # code: environment seeds 42–141
-        sequential=False,
+        sequential=False,  # MiniGrid draws from each seed
     )

@@ -51,12 +51,16 @@ class EpisodeBar:
     """The bar of one run of episodes."""
 
     def __init__(self, progress: Progress, title: str, episodes: int):
-        self.progress = progress
+        self.progress, self.title = progress, title
         self._task = progress.add_task(title, total=episodes)
 
     def watch(self, counter: Counter) -> None:
         """Show the decisions that something counts."""
         self.progress.update(self._task, counter=counter)
+
+    def say(self, text: str) -> None:
+        """Say something of this run above the bars."""
+        self.progress.console.print(f"{self.title}: {text}", highlight=False)
 
     def advance(self) -> None:
         """One more episode has ended."""

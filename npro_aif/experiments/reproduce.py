@@ -23,7 +23,7 @@ from npro_aif.experiments.files import prepare, save_figure, store, stored
 from npro_aif.experiments.kept import kept_row
 from npro_aif.experiments.play import play
 from npro_aif.experiments.progress import EpisodeBar, bars
-from npro_aif.experiments.rows import EPISODES, QUICK_EPISODES, TABLES, Row, TableOfRows, quick_row
+from npro_aif.experiments.rows import EPISODES, QUICK_EPISODES, TABLES, Row, TableOfRows, quick_table
 from npro_aif.experiments.run import result_settings
 from npro_aif.experiments.tables import csv_text, markdown, picture, rich_table
 from npro_aif.experiments.tasks import SettingsError, Task, make_task
@@ -105,13 +105,12 @@ def make_table(
     """Run the missing rows of a table, print it, and write it in every form."""
     count = episodes or (QUICK_EPISODES if quick else EPISODES)[table.name]
     results: dict[str, dict[str, Any]] = {}
-    rows = [(block.title, quick_row(row) if quick else row) for block in table.blocks for row in block.rows]
+    table = quick_table(table) if quick else table
+    rows = [(block.title, row) for block in table.blocks for row in block.rows]
     with bars(console) as progress:
         all_rows = progress.add_task(f"{table.name}: rows", total=len(rows))
         for title, row in rows:
             episodes_of_row = min(count, row.episodes or count)
-            if row.takes is not None and long:
-                console.print(f"{table.name} | {title} | {row.label}: takes {row.takes}", highlight=False)
             bar = EpisodeBar(progress, f"{title}, {row.label}: episodes", episodes_of_row)
             results[row.name], how = make_row(row, episodes_of_row, out, bar, long=long, fresh=fresh, executor=executor)
             bar.remove()
@@ -169,6 +168,8 @@ def make_row(
         prepare(row.task, row.settings, row.preference, row.memory)
     except SettingsError as error:
         return {"missing": str(error)}, f"left out: {error}"
+    if row.takes is not None:
+        bar.say(f"takes {row.takes}")
     summary = play(row, episodes, bar, _kept(unfinished, chosen), executor)
     result = store(path, chosen, {"summary": summary})
     shutil.rmtree(unfinished, ignore_errors=True)

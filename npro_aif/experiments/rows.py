@@ -65,10 +65,11 @@ class Row(NamedTuple):
 
 
 def quick_row(row: Row) -> Row:
-    """The row with as much work as a quick run does."""
+    """The row with as much work as a quick run does; its label says where that is fewer gradient steps."""
     if row.settings.solver != "svi" or row.task not in QUICK_STEPS or row.settings.method != "vfe":
         return row
-    return row._replace(settings=row.settings._replace(num_steps=QUICK_STEPS[row.task]))
+    steps = QUICK_STEPS[row.task]
+    return row._replace(label=f"{row.label}, {steps} steps only", settings=row.settings._replace(num_steps=steps))
 
 
 class Block(NamedTuple):
@@ -89,6 +90,12 @@ class TableOfRows(NamedTuple):
     published_episodes: int
     blocks: tuple[Block, ...]
     effort: bool = False  # whether it has columns for the solver's iterations and the share of plans that settled
+
+
+def quick_table(table: TableOfRows) -> TableOfRows:
+    """The table with quick rows."""
+    blocks = (block._replace(rows=tuple(map(quick_row, block.rows))) for block in table.blocks)
+    return table._replace(blocks=tuple(blocks))
 
 
 MEASURES = {

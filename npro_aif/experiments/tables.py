@@ -127,7 +127,7 @@ def _notes(table: TableOfRows, results: Results) -> list[str]:
     return notes + [f"{', '.join(labels)}: {why}" for why, labels in reasons.items()]
 
 
-def _episodes(table: TableOfRows, results: Results) -> str:
+def episodes_of(table: TableOfRows, results: Results) -> str:
     """How many episodes there were, and with which seeds."""
     summaries = [s for block in table.blocks for row in block.rows if (s := _summary(results, row)) is not None]
     kinds = sorted({(s["seed"], s["episodes"]) for s in summaries})
@@ -140,7 +140,7 @@ def _episodes(table: TableOfRows, results: Results) -> str:
 def rich_table(table: TableOfRows, results: Results) -> Table:
     """For the terminal: in every cell ours, and below it the paper's."""
     shown = Table(
-        title=f"{table.title} ({_episodes(table, results)})",
+        title=f"{table.title} ({episodes_of(table, results)})",
         caption="\n".join(
             [f"Second lines: the paper's ({table.published_episodes} episodes). {LEGEND}", *_notes(table, results)]
         ),
@@ -186,7 +186,7 @@ def markdown(table: TableOfRows, results: Results, command: str) -> str:
     optimal = _has_optimum(table, results)
     heads += [OPTIMUM_HEAD] if optimal else []
     heads += [*(EFFORT_HEADS if table.effort else ()), "s/decision"]
-    lines = [f"### {table.title}", "", f"{_episodes(table, results)}; made by `{command}`.", ""]
+    lines = [f"### {table.title}", "", f"{episodes_of(table, results)}; made by `{command}`.", ""]
     lines += ["| " + " | ".join(heads) + " |", "|" + "|".join(["---"] + ["---:"] * (len(heads) - 1)) + "|"]
     for block in table.blocks:
         lines.append(f"| *{block.title}* |" + " |" * (len(heads) - 1))
@@ -295,7 +295,7 @@ def picture(table: TableOfRows, results: Results) -> Figure:
         handles, names = panels[0].get_legend_handles_labels()
         unique = dict(zip(names, handles, strict=True))
         figure.legend(unique.values(), unique.keys(), loc="outside lower right", ncols=2, frameon=False, fontsize=9)
-    figure.suptitle(f"{table.title} ({_episodes(table, results)})", fontsize=11, color=INK)
+    figure.suptitle(f"{table.title} ({episodes_of(table, results)})", fontsize=11, color=INK)
     return figure
 
 

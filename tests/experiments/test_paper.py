@@ -13,12 +13,12 @@ import pytest
 from rich.console import Console
 
 import npro_aif as aif
-from npro_aif.experiments.agents import make_agent
+from npro_aif.experiments.agents import make_agent, make_planner
 from npro_aif.experiments.paper import WithoutMoves
 from npro_aif.experiments.product import FLOOR, ProductAgent, above_floor, as_product
 from npro_aif.experiments.run import run
 from npro_aif.experiments.tasks import Settings, SettingsError, make_task
-from npro_aif.guides import TemporalGuide
+from npro_aif.guides import FACTORS, TemporalGuide
 from npro_aif.models import doorkey_published
 from npro_aif.program.program import program_of
 
@@ -85,6 +85,19 @@ def test_a_stream_has_no_other_seeds() -> None:
         make_task("doorkey", paper=True, preference="every-step")
     with pytest.raises(SettingsError, match=r"c_low_knob: found -0\.33 with the method vfe"):
         run("reactivity", Settings(paper=True, c_low_knob=-0.33), 2, console=QUIET)
+
+
+@pytest.mark.optimised
+def test_descents_leave_the_saddle_of_learned_parameters() -> None:
+    """F_planning at the first belief, all factors learned: updates stay at q(θ) = p(θ), descents become optimistic."""
+    task, paper = make_task("reactivity"), Settings(objective="planning", paper=True)
+    updates = make_planner(task, Settings(objective="planning"))
+    assert updates.guide.learn == FACTORS
+    plan = updates(jax.random.key(0), task.belief)
+    np.testing.assert_allclose([plan.free_energy[-1], plan.parameter.max()], [5.897, 0.5], atol=1e-3)
+    published = make_planner(make_task("reactivity", paper=True), paper)
+    plan = published(jax.random.fold_in(jax.random.key(42), 0), task.belief)
+    np.testing.assert_allclose([plan.free_energy[-1], plan.parameter.max()], [5.786, 0.72], atol=0.01)
 
 
 # DoorKey

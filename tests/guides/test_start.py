@@ -60,7 +60,7 @@ def test_wrong_scales_are_refused_by_name() -> None:
         aif.guides.Start({"control": -1.0})
     with pytest.raises(ValueError, match="scale: found inf for 'control'"):
         Start({"control": float("inf")})
-    with pytest.raises(TypeError, match="scale: found 0.01, expected scales by factor"):
+    with pytest.raises(TypeError, match=r"scale: found 0\.01, expected scales by factor"):
         Start(0.01)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="seed: found 'a', expected a whole number"):
         Start(seed="a")  # type: ignore[arg-type]
