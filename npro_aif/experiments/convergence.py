@@ -24,9 +24,11 @@ from npro_aif.belief import Belief
 from npro_aif.envs import PublishedReactivityMaze, PublishedTMaze
 from npro_aif.experiments import claims, convergence_figures, doorkey_convergence
 from npro_aif.experiments.anytime import Anytime, Curve
+from npro_aif.experiments.doorkey_claims import appendix_c
 from npro_aif.experiments.figures import agent_of, row_named
 from npro_aif.experiments.files import prepare, save_figure
 from npro_aif.experiments.kept import kept_study, rounded, run_study
+from npro_aif.experiments.maze_claims import appendix_b
 from npro_aif.experiments.rows import LABELS, OBJECTIVES
 from npro_aif.models import reactivity_maze, tmaze
 
@@ -159,7 +161,7 @@ def write_report(
         "seeds": convergence_figures.rewards(studies),
     }
     files = [file for name, figure in figures.items() for file in save_figure(figure, out / name)] + doorkey.files
-    table = claims.appendix_b(studies) + claims.appendix_c(doorkey.studies)
+    table = appendix_b(studies) + appendix_c(doorkey.studies)
     seconds = sum(study["seconds"] for of_maze in studies.values() for study in of_maze.values())
     pictures = [f"{out.name}/{file.name}" for file in files if file.suffix == ".png"]
     page = out.with_suffix(".md")  # beside the folder, as in docs

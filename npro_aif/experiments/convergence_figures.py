@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter
 
 from npro_aif.analysis.style import BLACK, PALETTE
-from npro_aif.experiments.claims import PAPER_REWARD, TITLES, Studies
+from npro_aif.experiments.maze_claims import PAPER_REWARD, TITLES, Studies
 from npro_aif.experiments.rows import LABELS, OBJECTIVES
 
 WANTS = "first plan's $q(u_1$ = to the cue$)$"

@@ -23,6 +23,7 @@ from npro_aif.analysis.style import PALETTE
 from npro_aif.belief import Belief
 from npro_aif.envs import DoorKey
 from npro_aif.experiments.agents import make_guide, make_objective
+from npro_aif.experiments.doorkey_claims import BLANK, LAYOUT, NEAR, POSITION
 from npro_aif.experiments.files import save_figure
 from npro_aif.experiments.kept import kept_study, rounded, run_study
 from npro_aif.experiments.rows import LABELS, OBJECTIVES
@@ -37,7 +38,6 @@ NUM_STEPS, RATE = 3000, 0.01
 EVERY = 10  # steps between two values of F that are kept
 LAYOUT_LOGIT = 5.0  # of the layout that is known: 29 % of the mass
 OPTIMIZERS = {"Adam": optax.adam, "Adafactor": optax.adafactor}
-BLANK, POSITION, LAYOUT, NEAR = "tabula rasa", "known position", "known layout", "near goal"
 TAKES = "some one and a half hours on one core"
 SKIPPED = f"Appendix C was not run: it takes {TAKES}; `npro-aif reproduce convergence --long` runs it."
 
