@@ -79,7 +79,8 @@ class TemporalGuide(TableGuide):
             shape: tuple[int, ...] = (num_steps, world.loop.num_classes(num_states), num_controls)
             tables[CONTROL] = Table("control", ("time", "seen", "control"), shape, jax.random.normal)
         if "state" in learn and world.state.learnable:
-            shape = (num_steps, num_parameters, num_states, num_controls, world.state.size)
+            num_outcomes = world.state.entries()[1].shape[-1]  # as many as there are states, but for sparse moves
+            shape = (num_steps, num_parameters, num_states, num_controls, num_outcomes)
             tables[STATE] = Table("state", ("time", "parameter", "state", "control", "outcome"), shape, zeros)
         if "observation" in learn:
             for name, kernel in world.observation.items():
@@ -120,7 +121,7 @@ class TemporalGuide(TableGuide):
         if "parameter" in self.learn:
             params[PARAMETER] = ratio(posterior.parameter, world.parameter)
         if posterior.state is not world.state:
-            params[STATE] = ratio(posterior.state.table(), world.state.table())
+            params[STATE] = ratio(posterior.state.entries()[1], world.state.entries()[1])
         for name, kernel in posterior.observation.items():
             if kernel is not world.observation[name] and kernel.learnable:
                 logits = ratio(kernel.table(), world.observation[name].table())

@@ -88,23 +88,37 @@ def rows(fn: dist.Distribution) -> Rows:
     if kind is dist.CategoricalLogits:
         log = jax.nn.log_softmax(fn.logits, axis=-1)
         return Rows(log, None, _faults(jnp.exp(log)))  # a row of −∞ alone has no softmax
-    return probability_rows(jnp.exp(jnp.moveaxis(fn.log_prob(fn.enumerate_support(expand=False)), 0, -1)))
+    table = probability_rows(jnp.exp(jnp.moveaxis(fn.log_prob(fn.enumerate_support(expand=False)), 0, -1)))
+    if kind is not SparseCategorical:
+        return table
+    (low, high, least), entries = table.faults, _faults(_floating(fn.probs))  # a table hides negative entries
+    return table._replace(
+        faults=(jnp.minimum(low, entries[0]), jnp.maximum(high, entries[1]), jnp.minimum(least, entries[2]))
+    )
 
 
 def sparse_rows(fn: SparseCategorical) -> Rows:
     """Log-probabilities (…, K) and the outcomes (…, K) that they are of, each there once."""
-    entries = probability_rows(fn.probs)
-    index, log = merge_entries(jnp.asarray(fn.index, jnp.int32), jnp.exp(entries.log))  # type: ignore[arg-type]
-    return Rows(log, index, entries.faults)
+    probs, index = _floating(fn.probs), jnp.asarray(fn.index, jnp.int32)
+    return Rows(safe_log(merge_entries(index, _scaled(probs))), index, _faults(probs))
 
 
 def probability_rows(probs: Any) -> Rows:
     """Rows (…, K) of probabilities."""
+    probs = _floating(probs)
+    return Rows(safe_log(_scaled(probs)), None, _faults(probs))
+
+
+def _floating(probs: Any) -> Array:
+    """Probabilities that were whole numbers or of half precision, in the usual one."""
     probs = jnp.asarray(probs)
-    probs = probs.astype(jnp.promote_types(probs.dtype, jnp.result_type(float)))  # whole numbers, half precision
+    return probs.astype(jnp.promote_types(probs.dtype, jnp.result_type(float)))
+
+
+def _scaled(probs: Array) -> Array:
+    """Rows (…, K) divided by their sum, where it misses one by more than rounding."""
     total = probs.sum(-1, keepdims=True)
-    scaled = probs / jnp.where(jnp.abs(total - 1) > ROUNDING, total, 1)
-    return Rows(safe_log(scaled), None, _faults(probs))
+    return probs / jnp.where(jnp.abs(total - 1) > ROUNDING, total, 1)
 
 
 def _faults(probs: Array) -> tuple[Array, Array, Array]:

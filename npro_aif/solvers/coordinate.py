@@ -314,7 +314,7 @@ def is_normalized(template: TemporalPosterior) -> Array:
     """Whether the rows of the factors that a sweep changes sum to one, ()."""
     tables = probabilities(template)
     if template.state is not None:
-        tables = *tables, jnp.exp(template.state.table())
+        tables = *tables, jnp.exp(template.state.entries()[1])
     gaps = [jnp.abs(table.sum(-1) - 1).max() for table in tables]
     return jnp.stack(gaps).max() <= UNNORMALIZED
 

@@ -79,8 +79,9 @@ class Mirror(NamedTuple):
         return normalized_rows(policy)
 
     def state(self, kernel: Transition, cost: Array, old: Transition) -> tuple[Transition, Array]:
-        held = log_ratio(old.table(), kernel.table())
-        moved = kernel.learned((1 - self.share) * held - self.share * (cost - cost.min(-1, keepdims=True)))
+        held = log_ratio(old.entries()[1], kernel.entries()[1])
+        above = kernel.at_entries(cost - cost.min(-1, keepdims=True))
+        moved = kernel.learned((1 - self.share) * held - self.share * above)
         return moved, moved.divergence(kernel) + moved.expect(cost)  # type: ignore[return-value]
 
     def parameter(self, prior: Array, cost: Array, old: Array) -> Array:

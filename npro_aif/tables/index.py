@@ -115,6 +115,12 @@ class IndexTransition(_Index):
             return self
         return IndexTransition(jax.lax.dynamic_slice_in_dim(self.index, control, 1, axis=2), self.size)
 
+    def entries(self) -> tuple[Array, Array]:
+        return self.index[..., None], jnp.zeros((*self.index.shape, 1))
+
+    def at_entries(self, cost: Array) -> Array:
+        return self.expect(cost)[..., None]
+
     def push(self, before: Array, policy: Array) -> Array:
         return self._routing(*before.shape).push(before, policy, self.size)
 

@@ -68,7 +68,7 @@ class Kernel(Protocol):
         ...
 
     def learned(self, logits: Array) -> Kernel:
-        """q ∝ p exp(logits) on p's support."""
+        """q ∝ p exp(logits) on p's support; a transition's logits are of its :meth:`Transition.entries`."""
         ...
 
     def expect(self, cost: Array) -> Array:
@@ -132,6 +132,17 @@ class Transition(Kernel, Protocol):
         """A slice (Θ|1, X|1, U|1, X') at one control, its axis kept with size 1."""
         ...
 
+    def entries(self) -> tuple[Array | None, Array]:
+        """The next states that may come, (T|1, Θ|1, X|1, U|1, K), and their log-probabilities: all states where None.
+
+        Memory for these, and not for a table over pairs of states, is what a large world has.
+        """
+        ...
+
+    def at_entries(self, cost: Array) -> Array:
+        """A cost by next state, (…, X'), at the entries, (…, K)."""
+        ...
+
     def push(self, before: Array, policy: Array) -> Array:
         """Σ_{x,u} before(x,θ) policy(x,u) p(x'|x,u,θ), (X', Θ)."""
         ...
@@ -170,8 +181,20 @@ class Spreading(Protocol):
     def spread(self, weight: Array) -> Array: ...
 
 
+class Tabled(Protocol):
+    """What can be a table."""
+
+    def table(self) -> Array: ...
+
+
 class PlainTransition:
     """The answers of a transition that has no faster way of its own, for its class to inherit."""
+
+    def entries(self: Tabled) -> tuple[Array | None, Array]:
+        return None, self.table()
+
+    def at_entries(self, cost: Array) -> Array:
+        return cost
 
     @property
     def layable(self) -> bool:

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from npro_aif.numerics import is_concrete, less_common, mul_log, neg_entropy, relative_entropy, safe_log, sum_last
+from npro_aif.numerics import is_concrete, less_common, mul_log, neg_entropy, relative_entropy, sum_last
 from npro_aif.sizes import MOST_PADDING, SPARSE_FROM, SPARSE_SHARE
 from npro_aif.tables.kernels import Kernel, PlainTransition
 from npro_aif.tables.layout import INSIDE, lookup, select_parameters, time_slice
@@ -136,14 +136,20 @@ class SparseTransition(PlainTransition):
         place = jnp.arange(len(rows))[:, None], index.reshape(len(rows), -1)
         return rows.at[place].max(log.reshape(len(rows), -1)).reshape(*index.shape[:-1], self.size)
 
+    def entries(self) -> tuple[Array, Array]:
+        return self.index, self.log
+
     def learned(self, logits: Array) -> SparseTransition:
-        return self.tilt(-logits)[0]
+        return self._tilted(-logits)[0]
 
     def expect(self, cost: Array) -> Array:
-        return mul_log(self.probs, self._at_entries(cost)).sum(-1)
+        return mul_log(self.probs, self.at_entries(cost)).sum(-1)
 
     def tilt(self, cost: Array) -> tuple[SparseTransition, Array]:
-        log, least = less_common(self.log, self._at_entries(cost))
+        return self._tilted(self.at_entries(cost))
+
+    def _tilted(self, cost: Array) -> tuple[SparseTransition, Array]:
+        log, least = less_common(self.log, cost)
         value = jax.nn.logsumexp(log, axis=-1, keepdims=True)
         return SparseTransition(self.index, log - value, self.size), (least - value)[..., 0]
 
@@ -151,7 +157,7 @@ class SparseTransition(PlainTransition):
         """KL for each condition; a posterior made from a sparse kernel has its entries in the same places."""
         if isinstance(other, SparseTransition):
             return relative_entropy(self.log, other.log).sum(-1)
-        theirs = self._at_entries(other.table())  # the other's rows may have further entries
+        theirs = self.at_entries(other.table())  # the other's rows may have further entries
         return mul_log(jnp.exp(self.log), self.log - jnp.where(self.log > -jnp.inf, theirs, 0.0)).sum(-1)
 
     def certain(self, *given: Array) -> None:
@@ -171,8 +177,7 @@ class SparseTransition(PlainTransition):
     def put(self, t: Array, row: Any) -> SparseTransition:
         return replace(self, log=self.log.at[t].set(jnp.broadcast_to(row.log, self.log.shape[1:])))
 
-    def _at_entries(self, cost: Array) -> Array:
-        """cost(given, x') at the entries, with broadcasting, but without a table over all pairs of states."""
+    def at_entries(self, cost: Array) -> Array:
         if cost.shape[-1] == 1:
             return cost
         shape = jnp.broadcast_shapes(cost.shape[:-1], self.index.shape[:-1])
@@ -205,11 +210,11 @@ def few_entries(log: Array) -> SparseTransition | None:
     return SparseTransition(jnp.asarray(index), jnp.asarray(entries), size)
 
 
-def merge_entries(index: Array, probs: Array) -> tuple[Array, Array]:
-    """Entries (…, K) with merged outcomes: the first occurrence has the whole probability, later ones have zero."""
+def merge_entries(index: Array, probs: Array) -> Array:
+    """Probabilities (…, K) of merged outcomes: the first occurrence has the whole of it, later ones have zero."""
     same = index[..., :, None] == index[..., None, :]  # (…, K, K)
     first = ~jnp.tril(same, -1).any(-1)
-    return index, safe_log(jnp.where(first, jnp.where(same, probs[..., None, :], 0.0).sum(-1), 0.0))
+    return jnp.where(first, jnp.where(same, probs[..., None, :], 0.0).sum(-1), 0.0)
 
 
 def _taken(table: Array, index: Array) -> Array:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import tracemalloc
 from collections.abc import Callable
 from typing import Any
 
@@ -11,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro
 import numpyro.distributions as dist
+import optax
 import pytest
 from scipy.sparse import csr_matrix
 
@@ -135,7 +137,7 @@ def test_kernels_agree_to_the_entry(sees_parameters: bool, x64: None) -> None:
         "tilt": lambda kernel: kernel.tilt(cost)[1],
         "tilted": lambda kernel: kernel.tilt(cost)[0].pull(value),
         "divergence": lambda kernel: kernel.tilt(cost)[0].divergence(kernel),
-        "learned": lambda kernel: jnp.exp(kernel.learned(cost).table()),
+        "learned": lambda kernel: jnp.exp(kernel.learned(kernel.at_entries(cost)).table()),
         "given": lambda kernel: kernel.given(1).push(before, policy[:, :1]),
         "row": lambda kernel: kernel.row(jnp.array([0, 1]), jnp.array([3, 4]), jnp.array([1, 0])),
         "table": lambda kernel: jnp.exp(kernel.table()),
@@ -160,23 +162,110 @@ def test_kernels_agree_to_the_entry(sees_parameters: bool, x64: None) -> None:
 
 
 def test_gradients_of_free_energies() -> None:
-    """dF/d(logits of the policy and of the states) by numpyro's own loss."""
+    """dF/d(logits of the policy and of the states) by numpyro's own loss; a sparse state has logits for its entries."""
     numbers = Numbers(4, sees_parameters=True)
     belief, found = numbers.belief(), []
-    for sparse in (True, False):
-        model = numbers.model(sparse)
+    models = [numbers.model(sparse) for sparse in (False, True)]
+    worlds = [program_of(model, belief, 2).world(belief, 2) for model in models]
+    kernel = worlds[1].state
+    shapes = TemporalGuide(models[0], aif.guides.FACTORS).tables(worlds[0], 2)
+    params = {name: 0.1 * jax.random.normal(KEY, table.shape) for name, table in shapes.items()}
+    for model, world in zip(models, worlds, strict=True):
         guide = TemporalGuide(model, aif.guides.FACTORS)
-        world = program_of(model, belief, 2).world(belief, 2)
-        tables = guide.tables(world, 2)
-        params = {name: 0.1 * jax.random.normal(KEY, table.shape) for name, table in tables.items()}
+        if world.state is kernel:
+            params["state_logits"] = kernel.at_entries(params["state_logits"])
+        assert {name: table.shape for name, table in guide.tables(world, 2).items()} == {
+            name: values.shape for name, values in params.items()
+        }
 
         def loss(params: Any, guide: Any = guide, world: Any = world) -> Any:
             return aif.Active(gradient="through").free_energy(world, guide.posterior(world, params, 2))
 
         found.append(jax.jit(jax.value_and_grad(loss))(params))
-    assert_close(found[0][0], found[1][0], 1e-5)
-    for name, gradient in found[1][1].items():
-        assert_close(found[0][1][name], gradient, 1e-5, name)
+    (dense, slopes), (few, own) = found
+    assert_close(few, dense, 1e-5)
+    there = kernel.log > -jnp.inf  # an outcome that is there twice has one logit that counts
+    slopes["state_logits"] = jnp.where(there, kernel.at_entries(slopes["state_logits"]), 0.0)
+    for name, slope in slopes.items():
+        assert_close(own[name], slope, 1e-5, name)
+
+
+def test_a_gradient_reaches_entries_of_probability_zero(x64: None) -> None:
+    """An entry of zero, and another one of the same outcome: against differences, which are the same in both forms."""
+    index = jnp.array([1, 1, 0])
+
+    def loss(probs: Any, sparse: bool) -> Any:
+        scaled = probs / probs.sum()
+        row = jnp.zeros(2).at[index].add(scaled)
+
+        def model(belief: aif.Belief, horizon: int = 1) -> None:
+            x = aif.state("x", dist.Categorical(probs=belief.state[0]))
+
+            def step(x: Any, t: Any) -> Any:
+                aif.control("u", dist.Categorical(probs=jnp.ones(1)))
+                few = aif.SparseCategorical(jnp.stack([index] * 2)[x], jnp.stack([scaled] * 2)[x], 2)
+                x = aif.state("x", few if sparse else dist.Categorical(probs=jnp.stack([row] * 2)[x]))
+                aif.preference("worth", jnp.where(x == 1, 3.0, 0.0))
+                return x
+
+            aif.rollout(step, x, horizon)
+
+        belief = aif.Belief(state=jnp.array([1.0, 0.0]))
+        return aif.Planner(model, objective=aif.Planning())(KEY, belief).free_energy[-1]
+
+    probs = jnp.array([0.0, 0.4, 0.6])
+    expected = [-3 * (1 - 0.4), -3 * (1 - 0.4), 3 * 0.4]  # F = −3 (p_0 + p_1) / Σ p
+    for sparse in (True, False):
+        assert_close(jax.grad(loss)(probs, sparse), np.array(expected), 1e-9, sparse)
+
+
+def test_negative_entries_of_observations_are_refused() -> None:
+    def model(belief: aif.Belief, horizon: int = 1) -> None:
+        x = aif.state("x", dist.Categorical(probs=belief.state[0]))
+
+        def step(x: Any, t: Any) -> Any:
+            aif.control("u", dist.Categorical(probs=jnp.ones(1)))
+            x = aif.state("x", aif.DeterministicCategorical(x, 2))
+            probs = jnp.array([[0.5, 0.6, -0.1], [0.2, 0.9, -0.1]])
+            aif.observation("y", aif.SparseCategorical(jnp.arange(3), probs[x], 3))
+            return x
+
+        aif.rollout(step, x, horizon)
+
+    with pytest.raises(aif.ModelError, match=r"site 'y': found a .*(row that sums to 1\.1|negative probability -0\.1)"):
+        aif.update_belief(model, aif.Belief(state=jnp.ones(2) / 2), 0, 1)
+
+
+def test_learned_states_take_memory_by_entries() -> None:
+    """One logit for each entry, by updates and by gradients; a table over pairs of these states would take 100 GB."""
+    side, horizon = 100, 2
+    model, _ = grid(side, goal=side * side // 2, horizon=horizon)
+    belief = aif.Belief(jnp.ones(1), aif.SparseStates(np.zeros((1, 1), int), np.ones((1, 1)), side * side))
+    guide = TemporalGuide(model, ("control", "state"))
+    world = program_of(model, belief, horizon).world(belief, horizon)
+    assert guide.tables(world, horizon)["state_logits"].shape == (horizon, 1, side * side, 4, 4)
+    for solver in (aif.CoordinateSolver(max_sweeps=3, restarts=1), aif.SVISolver(optax.adam(0.05), 3)):
+        plan = aif.Planner(model, guide, aif.Marginal(), solver, horizon)(KEY, belief)
+        assert np.isfinite(plan.free_energy[-1])
+
+
+def test_search_takes_memory_by_entries() -> None:
+    """A few steps in a grid that is too large for tables over pairs of states, against value iteration by scipy."""
+    side, horizon, goal = 60, 4, 1830
+    model, moves = grid(side, goal, horizon, seen=True)
+    start = goal - 2
+    belief = aif.Belief(jnp.ones(1), aif.SparseStates(np.array([[start]]), np.ones((1, 1)), side * side))
+    planner = aif.Planner(model, aif.guides.RecallGuide(model), aif.Planning(), aif.SearchSolver(), horizon)
+    tracemalloc.start()
+    plan = planner(KEY, belief)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 8 * side**4  # bytes of one table over pairs of states, without controls
+    value = np.zeros(side * side)
+    for _ in range(horizon):
+        value = np.max([move @ (value + np.eye(1, side * side, goal)[0]) for move in moves], axis=0)
+    assert plan.info.optimal
+    assert horizon * np.log(4) - float(plan.info.upper) == pytest.approx(value[start], rel=1e-5)
 
 
 def chain(num_states: int) -> Callable[..., None]:
@@ -253,10 +342,12 @@ def test_mistakes_are_named() -> None:
         aif.Planner(lambda belief, horizon=2: model(belief, horizon, 1, 0.9))(KEY, belief)
 
 
-def test_a_slippery_grid_is_worth_what_value_iteration_says() -> None:
-    """Against scipy's sparse matrices, from every cell."""
-    side, horizon = 9, 12
-    cells, goal, to = side * side, 40, targets(side, side)
+def grid(side: int, goal: int, horizon: int, *, seen: bool = False) -> tuple[Callable[..., None], list[csr_matrix]]:
+    """A slippery grid with a cell that is worth 1 a step, and p(x'|x,u) of each control.
+
+    :param seen: whether the agent observes its cell.
+    """
+    cells, to = side * side, targets(side, side)
     mix = 0.1 + 0.6 * np.eye(4)  # which way each control goes
     index = np.broadcast_to(to[:, None], (cells, 4, 4))
 
@@ -266,13 +357,22 @@ def test_a_slippery_grid_is_worth_what_value_iteration_says() -> None:
         def step(x: Any, t: Any) -> Any:
             u = aif.control("u", dist.Categorical(probs=jnp.ones(4) / 4))
             x = aif.state("x", aif.SparseCategorical(jnp.asarray(index)[x, u], jnp.asarray(mix)[u], cells))
+            if seen:
+                aif.observation("cell", aif.DeterministicCategorical(x, cells), plan=False)
             aif.preference("goal", jnp.where(x == goal, 1.0, 0.0))
             return x
 
         aif.rollout(step, x, horizon)
 
     rows = np.repeat(np.arange(cells), 4)
-    moves = [csr_matrix((np.tile(mix[u], cells), (rows, to.ravel())), (cells, cells)) for u in range(4)]
+    return model, [csr_matrix((np.tile(mix[u], cells), (rows, to.ravel())), (cells, cells)) for u in range(4)]
+
+
+def test_a_slippery_grid_is_worth_what_value_iteration_says() -> None:
+    """Against scipy's sparse matrices, from every cell."""
+    side, horizon = 9, 12
+    cells, goal = side * side, 40
+    model, moves = grid(side, goal, horizon)
     value = np.zeros(cells)
     for _ in range(horizon):
         value = np.max([move @ (value + np.eye(cells)[goal]) for move in moves], axis=0)

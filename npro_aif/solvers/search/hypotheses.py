@@ -101,12 +101,16 @@ def _moves(
     certain = now.certain(*grid)
     if certain is not None:
         return np.broadcast_to(np.asarray(certain), shape)[..., None], None
-    log = np.asarray(now.table(), np.float64)
-    probs = _normalized(_rows(log, rows))
+    index, log = now.entries()
+    probs = _normalized(_rows(np.asarray(log, np.float64), rows))
     count = int((probs > 0).sum(-1).max())
     order = np.argsort(~(probs > 0), axis=-1, kind="stable")[..., :count]
-    chance = np.take_along_axis(probs, order, -1)
-    return np.broadcast_to(order, (*shape, count)), np.broadcast_to(chance, (*shape, count))
+    chance = np.broadcast_to(np.take_along_axis(probs, order, -1), (*shape, count))
+    order = np.broadcast_to(order, (*shape, count))
+    if index is None:
+        return order, chance
+    places = np.broadcast_to(_rows(np.asarray(index), rows), (*shape, index.shape[-1]))
+    return np.take_along_axis(places, order, -1), chance
 
 
 def _normalized(log: np.ndarray) -> np.ndarray:

@@ -63,7 +63,7 @@ class Marks:
         frozen = fixed.tables
         tables = [world.control] if _varies(frozen.control, world.control) else []
         if frozen.state is None or world.state.num_times > 1:
-            tables.append(_moves(world.state, world))
+            tables += _moves(world.state, world)
         for field in ("observation", "sensor"):
             for name, kernel in getattr(world, field).items():
                 if getattr(frozen, field)[name] is None or kernel.num_times > 1:
@@ -85,10 +85,10 @@ def _sights(kernel: Emission) -> Array:
     return kernel.table() if kernel.learnable else kernel.certain_table()
 
 
-def _moves(kernel: Transition, world: World) -> Array:
+def _moves(kernel: Transition, world: World) -> list[Array]:
     num_parameters, num_states = world.initial.shape
     grid = jnp.ix_(jnp.arange(num_parameters), jnp.arange(num_states), jnp.arange(world.num_controls))
     times = jnp.arange(kernel.num_times)
     if kernel.at(0).certain(*grid) is None:
-        return kernel.table()
-    return jax.vmap(lambda t: jnp.asarray(kernel.at(t).certain(*grid)))(times)
+        return [table for table in kernel.entries() if table is not None]
+    return [jax.vmap(lambda t: jnp.asarray(kernel.at(t).certain(*grid)))(times)]
