@@ -38,7 +38,8 @@ from npro_aif.planning.planner import Planner
 from npro_aif.solvers import CoordinateSolver, SearchSolver, SVISolver
 
 SEARCHED = ("active", "planning")  # the objectives that search can minimise
-LIMITS = ("max_nodes", "first_nodes", "max_depth", "seconds")  # of a search
+BUDGETS = ("max_nodes", "first_nodes", "seconds")  # of a search: within them its plans hang on what it looked at before
+LIMITS = (*BUDGETS, "max_depth")
 OWN = ("solver", "weight", "gradient", "num_steps", "learning_rate", *LIMITS, "act_by")  # settings without a baseline's
 EFE_GAMMA = 16.0
 SOPHISTICATED_GAMMA = 4.0
@@ -130,6 +131,11 @@ def check_settings(task: Task, settings: Settings) -> None:
             raise SettingsError(
                 f"memory: found {task.memory!r} with the solver search, expected none (its plans remember everything)"
             )
+
+
+def follows_on(task: Task, settings: Settings) -> bool:
+    """Whether decisions hang on the decisions before, so that the episodes have to be played one after the other."""
+    return task.sequential or any(getattr(settings, name) is not None for name in BUDGETS)
 
 
 def make_agent(task: Task, settings: Settings = DEFAULTS) -> Acting:

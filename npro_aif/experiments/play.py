@@ -10,6 +10,7 @@ from typing import Any
 from npro_aif.acting.distributed import Block, Recipe, Store, Workers, iterate_blocks, total
 from npro_aif.acting.episodes import Acting, Effort, Episode, effort, iterate_episodes
 from npro_aif.acting.solutions import Solutions
+from npro_aif.experiments.agents import follows_on
 from npro_aif.experiments.files import prepare
 from npro_aif.experiments.progress import EpisodeBar
 from npro_aif.experiments.rows import Row
@@ -83,10 +84,12 @@ def play(
     store: Store | None = None,
     executor: Executor | Workers | None = None,
 ) -> dict[str, Any]:
-    """Play the episodes of a row and summarise them; episodes of one stream of draws are always played here."""
+    """Play the episodes of a row and summarise them; those that have to follow each other are always played here."""
     task, _ = row_task(row)
     seeds = range(row.settings.seed, row.settings.seed + episodes)
-    played = Played(functools.partial(row_recipe, row), seeds, store, None if task.sequential else executor)
+    played = Played(
+        functools.partial(row_recipe, row), seeds, store, None if follows_on(task, row.settings) else executor
+    )
     if bar is not None:
         bar.watch(played)
     for _ in played:

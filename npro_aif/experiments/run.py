@@ -15,7 +15,9 @@ from npro_aif.acting.distributed import Store, Workers
 from npro_aif.acting.episodes import Acting
 from npro_aif.acting.solutions import compiling, write, write_text
 from npro_aif.experiments.agents import (
+    BUDGETS,
     check_settings,
+    follows_on,
     learning_rate,
     make_agent,
     make_guide,
@@ -79,6 +81,11 @@ def run(
             f"workers: found them for episodes that are one stream of draws ({name} --paper), expected none"
         )
     check_settings(task, settings)
+    if executor is not None and follows_on(task, settings):
+        raise SettingsError(
+            "workers: found them with a search within limits, whose plans hang on what was looked at for earlier ones, "
+            "expected none of " + ", ".join(BUDGETS)
+        )
     about = describe(task, settings, size, preference)
     store = None if folder is None else Store(folder.absolute(), result_settings(task, settings, size, preference))
     seeds = range(settings.seed, settings.seed + episodes)

@@ -205,13 +205,13 @@ class AndOrSearch:
 
     # --- Search ---
 
-    def solve(self, root: Node, *, max_nodes: float, seconds: float, tolerance: float, ties: bool) -> str:
+    def solve(self, root: Node, *, max_nodes: float, seconds: float, tolerance: float, ties: float | None) -> str:
         """Search until the root is solved or a limit is reached; returns "solved", "gap" or "stopped".
 
         :param seconds: for the search and the completion of the plan, for which the time of the last completion is set
             aside; if that is not known, or a gap is asked for, the first half of the time goes to the search.
         :param tolerance: stop when the bounds differ by at most this; checked whenever the number of nodes has doubled.
-        :param ties: solve every control that is as good as the best.
+        :param ties: also solve the root's controls that cost at most this much more than the best; None solves no more.
         """
         self.start, self.expanded, self.deepest = root.left, 0, 0
         now = time.perf_counter()
@@ -223,8 +223,8 @@ class AndOrSearch:
                 self.most_nodes, self.deadline = min(max_nodes, pause), now + share * max(0.0, end - now - reserve)
                 try:
                     self.improve(root, math.inf)
-                    if ties:
-                        self._solve_ties(root)
+                    if ties is not None:
+                        self._solve_ties(root, ties)
                     return "solved"
                 except Stop:
                     before = time.perf_counter()
@@ -258,14 +258,19 @@ class AndOrSearch:
             p, kid = max(open_kids, key=itemgetter(0))
             self.improve(kid, kid.low + max(min(bound, second) - least, LEAST_RISE) / p)
 
-    def _solve_ties(self, root: Node) -> None:
+    def _solve_ties(self, root: Node, slack: float) -> None:
         for control, kids in enumerate(root.kids):
             while True:
                 low = root.lows()[control]
                 p, kid = max(((p, kid) for p, kid in kids if not kid.solved), key=lambda e: e[0], default=(0.0, None))
-                if kid is None or low > root.low + EQUAL:
+                if kid is None or low > root.low + slack:
                     break
-                self.improve(kid, kid.low + max(root.low + EQUAL - low, LEAST_RISE) / p)
+                self.improve(kid, kid.low + max(root.low + slack - low, LEAST_RISE) / p)
+
+    @staticmethod
+    def tied(root: Node, slack: float) -> list[int]:
+        """The controls of a root that cost at most this much more than the best, once these are solved."""
+        return [control for control, low in enumerate(root.lows()) if low <= root.low + slack]
 
     # --- The policy that was found ---
 

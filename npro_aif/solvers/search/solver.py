@@ -17,7 +17,7 @@ from npro_aif.program.program import Program
 from npro_aif.sizes import MOST_REMEMBERED
 from npro_aif.solvers.base import Problem
 from npro_aif.solvers.search.andor import BLINDLY, AndOrSearch, Node
-from npro_aif.solvers.search.game import EQUAL, Game
+from npro_aif.solvers.search.game import Game
 from npro_aif.solvers.search.hypotheses import check_sights
 from npro_aif.solvers.search.information import SAME
 from npro_aif.solvers.search.marks import Marks
@@ -252,6 +252,7 @@ class Searches:
         state, blur = search.information.state(classes, weights)
         depth = horizon if solver.max_depth is None else min(horizon, solver.max_depth)
         root = search.node(state, horizon, depth)
+        floor = search.game.floor(classes, weights, horizon)
         search.game.patience(horizon)  # computed here, before the seconds of the search begin
         limit = sys.getrecursionlimit()
         sys.setrecursionlimit(max(limit, 1000 + FRAMES * horizon))
@@ -262,14 +263,16 @@ class Searches:
                 "tolerance": solver.tol,
             }
             limited = min(limits["max_nodes"], limits["seconds"]) < math.inf
+            # Of controls whose costs differ by rounding none is chosen by what was looked at before, or in which order.
+            ties = PROVEN * (1 + abs(floor)) if depth < horizon or not limited else None
             if limited and depth == horizon and not search.game.certain and not self.worth.novelty:
                 ended = self._trials.solve(root, **limits)
             else:
-                ended = search.solve(root, **limits, ties=depth < horizon)
-            starts, info = self._ending(search, root, ended)
+                ended = search.solve(root, **limits, ties=ties)
+            starts, info = self._ending(search, root, ended, ties)
         finally:
             sys.setrecursionlimit(limit)
-        floor, slack = search.game.floor(classes, weights, horizon), self.worth.slack(blur)
+        slack = self.worth.slack(blur)
         info = info._replace(
             lower=np.float64(floor + (1 - blur) * info.lower - slack),
             upper=np.float64(floor + (1 + blur) * info.upper + slack),
@@ -309,13 +312,15 @@ class Searches:
         return max(SAME, UPDATES * float(np.finfo(belief.state.dtype).eps))
 
     @staticmethod
-    def _ending(search: AndOrSearch, root: Node, ended: str) -> tuple[list[tuple[float, int]], SearchInfo]:
-        """The first controls and the report, with bounds beyond the root's floor."""
+    def _ending(
+        search: AndOrSearch, root: Node, ended: str, ties: float | None
+    ) -> tuple[list[tuple[float, int]], SearchInfo]:
+        """The first controls and the report, with bounds beyond the root's floor; tied controls share equally."""
         ahead = root.depth < root.left  # look-ahead: the bounds from below decide
         upper = search.upper(root, by_low=ahead)
         starts = [(1.0, root.control)]
-        if ahead and ended == "solved" and root.costs is not None:
-            best = [u for u, low in enumerate(root.lows()) if low <= root.low + EQUAL]
+        if ended == "solved" and ties is not None and root.costs is not None:
+            best = search.tied(root, ties)
             starts = [(1 / len(best), u) for u in best]
             upper = float(np.mean([search.cost(root, u) for u in best]))
         elif not root.solved and search.completion(root).cost < upper:
