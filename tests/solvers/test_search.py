@@ -433,6 +433,40 @@ def test_an_agent_keeps_the_tree() -> None:
     assert sum(nodes[1:]) == 0
 
 
+def boxes(belief: aif.Belief, horizon: int = 3) -> None:
+    """One of four boxes holds a token, which is worth 1 at every step at which that box is open."""
+    theta = aif.parameter("theta", dist.Categorical(probs=belief.parameter))
+    x = aif.state("x", dist.Categorical(probs=belief.state[theta]))
+
+    def step(x: Any, t: Any) -> Any:
+        u = aif.control("u", dist.Categorical(probs=jnp.full(4, 0.25)))
+        x = aif.state("x", aif.DeterministicCategorical(u, 4))
+        aif.observation("token", aif.DeterministicCategorical(jnp.where(x == theta, 1, 0), 2))
+        aif.preference("worth", jnp.where(x == theta, 1.0, 0.0))
+        return x
+
+    aif.rollout(step, x, horizon)
+
+
+def test_tied_controls_share_whatever_was_looked_at_before() -> None:
+    """By symmetry: closed boxes are alike; neither rounding of the belief nor what a planner knows decides."""
+    state = jnp.zeros((4, 4)).at[:, 0].set(1.0)
+    noise = 1 + 1e-7 * np.random.default_rng(0).normal(size=4)
+    closed = [aif.Belief(jnp.asarray(noise / noise.sum(), jnp.float32), state), aif.Belief(jnp.full(4, 0.25), state)]
+    one = aif.Belief(jnp.array([0.0, 1 / 3, 1 / 3, 1 / 3]), state)  # the first was empty
+    guide = aif.guides.RecallGuide(boxes)
+    for order in ([*closed, one], [one, *closed]):
+        planner = aif.Planner(boxes, guide, aif.Planning(), aif.SearchSolver(), max_horizon=3)
+        for belief in order:
+            plan, shares = planner(KEY, belief), np.array([0, 1, 1, 1]) / 3 if belief is one else np.full(4, 0.25)
+            assert_close(plan.control[0], shares, 1e-6)
+            assert plan.info.optimal
+            # The k-th box that is tried holds it with the same probability, and pays at every step from then on.
+            tries = 3 if belief is one else 4
+            worth = sum((3 - step) / tries for step in range(3))
+            assert_close(plan.info.upper, 3 * np.log(4) - worth, 1e-5)
+
+
 # --- What is refused ---
 
 
