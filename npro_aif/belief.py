@@ -9,7 +9,7 @@ import numpy as np
 from jax import Array
 
 from npro_aif.errors import ModelError
-from npro_aif.numerics import is_concrete
+from npro_aif.numerics import is_concrete, whole_number
 from npro_aif.states import SparseStates
 
 # A row whose sum differs from one by more than this is a mistake, not rounding (float32, a few thousand entries).
@@ -39,7 +39,7 @@ class Belief(_Tables):
 
     def __new__(cls, parameter: Any = ..., state: Any = None) -> Belief:
         if parameter is ...:  # not None: JAX builds beliefs whose leaves are None, and these must stay
-            table = state if isinstance(state, SparseStates) else jnp.atleast_2d(jnp.asarray(state))
+            table = state.of_arrays() if isinstance(state, SparseStates) else jnp.atleast_2d(jnp.asarray(state))
             return super().__new__(cls, jnp.ones(1), table)
         return super().__new__(cls, parameter, state)
 
@@ -53,7 +53,11 @@ def check_type(belief: Any, name: str = "belief") -> None:
     """Refuse anything but a belief made of arrays."""
     if not isinstance(belief, Belief):
         raise ModelError(f"{name}: found {type(belief).__name__}, expected aif.Belief(parameter, state)")
-    for field, table in zip(Belief._fields, belief, strict=True):
+    fields: dict[str, Any] = belief._asdict()
+    if is_sparse(belief):
+        fields = {"parameter": belief.parameter, "state.index": belief.state.index, "state.probs": belief.state.probs}
+        whole_number(belief.state.num_states, f"{name}.state.num_states", 1)
+    for field, table in fields.items():
         if not hasattr(table, "shape"):
             raise ModelError(f"{name}.{field}: found {type(table).__name__}, expected an array")
 
@@ -91,6 +95,11 @@ def check_numbers(belief: Belief, name: str = "belief") -> None:
 def _check_entries(states: SparseStates, name: str) -> None:
     """Refuse entries whose shapes do not fit, or whose states do not exist."""
     index = np.asarray(states.index)
+    if not np.shape(states.probs)[-1]:
+        raise ModelError(
+            f"{name}.state: found no states at all, probabilities of shape {np.shape(states.probs)}, expected one or "
+            "more for each parameter"
+        )
     if index.shape != np.shape(states.probs) or not np.issubdtype(index.dtype, np.integer):
         raise ModelError(
             f"{name}.state: found an index of shape {index.shape} ({index.dtype}) and probabilities of shape "

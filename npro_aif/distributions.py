@@ -10,7 +10,7 @@ from jax.typing import ArrayLike
 from numpyro.distributions import constraints
 
 from npro_aif.errors import ModelError
-from npro_aif.numerics import is_concrete, safe_log
+from npro_aif.numerics import is_concrete, safe_log, whole_number
 
 
 class DeterministicCategorical(dist.Distribution):
@@ -32,6 +32,7 @@ class DeterministicCategorical(dist.Distribution):
     def __init__(self, index: ArrayLike, num_categories: int, *, validate_args: bool | None = None):
         if not jnp.issubdtype(jnp.result_type(index), jnp.integer):
             raise ModelError(f"DeterministicCategorical: index must be integers, found {jnp.result_type(index)}")
+        self.num_categories = whole_number(num_categories, "DeterministicCategorical: num_categories", 1)
         if is_concrete(index) and np.size(index):
             low, high = int(np.min(np.asarray(index))), int(np.max(np.asarray(index)))
             if low < 0 or high >= num_categories:
@@ -40,7 +41,6 @@ class DeterministicCategorical(dist.Distribution):
                     f"expected 0..{num_categories - 1} (num_categories={num_categories})"
                 )
         self.index = index
-        self.num_categories = int(num_categories)
         super().__init__(batch_shape=jnp.shape(index), validate_args=validate_args)
 
     @constraints.dependent_property(is_discrete=True, event_dim=0)
@@ -80,15 +80,15 @@ class SparseCategorical(dist.Distribution):
         if not jnp.issubdtype(jnp.result_type(index), jnp.integer):
             raise ModelError(f"SparseCategorical: index must be integers, found {jnp.result_type(index)}")
         widths = jnp.shape(index)[-1:], jnp.shape(probs)[-1:]
-        if widths[0] != widths[1] or not widths[0]:
+        if widths[0] != widths[1] or widths[0] in ((), (0,)):
             raise ModelError(
                 f"SparseCategorical: found {jnp.shape(index)} outcomes and {jnp.shape(probs)} probabilities, expected "
-                "as many of the one as of the other along the last axis"
+                "as many of the one as of the other along the last axis, and at least one"
             )
         shape = jnp.broadcast_shapes(jnp.shape(index), jnp.shape(probs))
         self.index = jnp.broadcast_to(jnp.asarray(index), shape)
         self.probs = jnp.broadcast_to(jnp.asarray(probs), shape)
-        self.num_categories = int(num_categories)
+        self.num_categories = whole_number(num_categories, "SparseCategorical: num_categories", 1)
         super().__init__(batch_shape=shape[:-1], validate_args=validate_args)
 
     @property

@@ -7,6 +7,7 @@ sites ``u_1, x_1, y_1, u_2, …`` unless a handler (see :mod:`npro_aif.program.r
 
 import inspect
 import itertools
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -21,12 +22,13 @@ from npro_aif._numpyro import send
 from npro_aif.distributions import DeterministicCategorical as DeterministicCategorical  # a part of the language
 from npro_aif.distributions import SparseCategorical as SparseCategorical
 from npro_aif.errors import ModelError
-from npro_aif.numerics import is_concrete
+from npro_aif.numerics import is_concrete, whole_number
 from npro_aif.sites import ROLE as ROLE
 from npro_aif.sites import Role, check_name, draw, draw_joint, inside, is_sensing, now, outside, sample_site
 from npro_aif.sites import chain as chain
 from npro_aif.sites import clock as clock
 from npro_aif.sites import sensing as sensing
+from npro_aif.sizes import MOST_CONTENTS
 
 
 def parameter(name: str, fn: dist.Distribution, *, labels: Sequence[str] | None = None) -> Array:
@@ -149,9 +151,10 @@ def memory(name: str, value: ArrayLike, size: int, *, labels: Sequence[str] | No
     """
     if not jnp.issubdtype(jnp.result_type(value), jnp.integer):
         raise ModelError(f"memory '{name}': found {jnp.result_type(value)}, expected integers from 0 to {size - 1}")
-    if size < 1:
-        raise ModelError(f"memory '{name}': found a size of {size}, expected at least 1")
-    return send("memory", _remember, name, value, int(size), None if labels is None else tuple(labels))
+    size = whole_number(size, f"memory '{name}': its size", 1)
+    if size > MOST_CONTENTS:
+        raise ModelError(f"memory '{name}': found {size:,} contents, expected at most {MOST_CONTENTS:,}")
+    return send("memory", _remember, name, value, size, None if labels is None else tuple(labels))
 
 
 def history(
@@ -159,7 +162,7 @@ def history(
 ) -> Array:
     """A memory of the last steps: before the rollout an empty one, inside a step the old one with this step's values.
 
-    :param length: how many steps are remembered.
+    :param length: how many steps are remembered; (values of a step + 1)^length contents, a million of them at most.
     :param sizes: by name, the number of values of everything remembered (visible states, controls, observations).
     :param past: inside a step, what was remembered before.
     :param values: inside a step, this step's values by name.
@@ -172,9 +175,9 @@ def history(
     >>> [int(sites[name]["value"]) for name in ("past_0", "past_1", "past_2")]  # in base 3: 00, 02, 22
     [0, 2, 8]
     """
-    if length < 1:
-        raise ModelError(f"history '{name}': found a length of {length}, expected at least 1")
-    base = int(np.prod(list(sizes.values()))) + 1  # 0 stands for a step that has not happened yet
+    length = whole_number(length, f"history '{name}': its length", 1)
+    check_history(f"history '{name}'", length, sizes)
+    base = _each_step(sizes)
     if past is None:
         return memory(name, 0, base**length, labels=_history_labels(sizes, length))
     if values.keys() != sizes.keys():
@@ -182,7 +185,27 @@ def history(
     digit: Any = 0
     for what, size in sizes.items():
         digit = digit * size + values[what]
-    return memory(name, (past * base + digit + 1) % base**length, base**length)
+    return memory(name, past % base ** (length - 1) * base + digit + 1, base**length)  # never above it
+
+
+def check_history(what: str, length: int, sizes: Mapping[str, int]) -> None:
+    """Refuse a history with more contents than a memory may have, before any of them is listed."""
+    each = _each_step(sizes)
+
+    def fits(steps: int) -> bool:
+        return each ** min(steps, MOST_CONTENTS.bit_length()) <= MOST_CONTENTS  # as every step has two values or more
+
+    if not fits(length):
+        longest = next(steps for steps in itertools.count() if not fits(steps + 1))
+        raise ModelError(
+            f"{what}: found {length} steps of {each:,} values each, {each:,}^{length} contents; expected at most "
+            f"{MOST_CONTENTS:,}, a length of {longest} (aif.SearchSolver with a RecallGuide remembers everything)"
+        )
+
+
+def _each_step(sizes: Mapping[str, int]) -> int:
+    """The number of values of one remembered step; 0 stands for one that has not happened yet."""
+    return math.prod(int(size) for size in sizes.values()) + 1
 
 
 def _history_labels(sizes: Mapping[str, int], length: int) -> tuple[str, ...]:

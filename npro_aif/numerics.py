@@ -5,6 +5,7 @@ zero and passes no NaN into a gradient.
 """
 
 import functools
+import operator
 from typing import Any
 
 import jax
@@ -12,6 +13,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from npro_aif._jax import Tracer
+from npro_aif.errors import ModelError
 from npro_aif.shards import are_laid, summed
 from npro_aif.sizes import BLOCK, FEW_TERMS
 
@@ -171,3 +173,18 @@ def log_normalizer(a: Array, defined: Array) -> Array:
 def is_concrete(*trees: object) -> bool:
     """Whether every leaf has a value now (nothing is being traced)."""
     return not any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves(trees))
+
+
+def whole_number(value: Any, what: str, least: int) -> int:
+    """A whole number of at least so many; anything else is refused by name, also a float without a fraction.
+
+    >>> whole_number(3, "memory", 0)
+    3
+    """
+    try:
+        number = operator.index(value)
+    except TypeError:
+        number = None
+    if number is None or number < least:
+        raise ModelError(f"{what}: found {value!r}, expected a whole number of at least {least}")
+    return number

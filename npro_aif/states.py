@@ -44,6 +44,11 @@ class SparseStates:
         theta, x = np.nonzero(table)
         return sparse_states(theta, x, table[theta, x], table.shape)
 
+    def of_arrays(self) -> SparseStates:
+        """The same entries, as arrays where they are lists."""
+        index, probs = (t if hasattr(t, "shape") else np.asarray(t) for t in (self.index, self.probs))
+        return replace(self, index=index, probs=probs)
+
     @property
     def shape(self) -> tuple[int, ...]:
         return *self.probs.shape[:-1], self.num_states

@@ -48,6 +48,10 @@ def invoke(*arguments: str) -> Any:
         (["run", "tmaze", "--gradient", "through", "--paper"], "gradient: found 'through' with --paper"),
         (["run", "lion.POMDP"], "found no file 'lion.POMDP', expected one, or one of grid4x3.POMDP"),
         (["run", "tiger.POMDP", "--memory", "told"], "memory: found 'told' for the file tiger.POMDP"),
+        (["run", "tiger.POMDP", "--memory", "²"], "memory: found '²' for the file tiger.POMDP"),
+        (["run", "tiger.POMDP", "--memory", "30"], "memory: found 30 steps of 7 values each"),
+        (["view", "tiger.POMDP", "--memory", "30"], "memory: found 30 steps of 7 values each"),
+        (["run", "/nonexistent/tiger.POMDP"], "path: found no file '/nonexistent/tiger.POMDP'"),
         (["run", "tiger.POMDP", "--size", "6"], "size: found 6 for the file tiger.POMDP"),
         (["run", "tmaze", "--memory", "all"], "memory: found 'all', expected one of told, count"),
         (["run", "tmaze", "--num-steps", "9"], "num_steps: found 9 with the solver coordinate"),
@@ -114,6 +118,61 @@ def test_a_file_is_run(tmp_path: Path, quick_compile: None) -> None:
     summary = json.loads(path.read_text())
     assert (summary["memory"], summary["objective"], summary["discount"]) == ("1", "planning", 0.95)
     assert summary["reward"] == pytest.approx(-1.95)  # two steps are too few to open a door
+
+
+UNDISCOUNTED = """discount: 1 values: reward states: near far actions: wait walk start: near
+T: wait identity
+T: walk
+0 1
+1 0
+R: wait : far : * 3
+R: walk : * : * -1
+"""
+
+
+@pytest.fixture
+def undiscounted(tmp_path: Path) -> str:
+    """A file whose discount is 1 and whose states are seen: every step after the walk is worth 3."""
+    path = tmp_path / "walk.POMDP"
+    path.write_text(UNDISCOUNTED)
+    return str(path)
+
+
+def test_a_file_is_run_with_the_horizon_that_is_given(undiscounted: str, tmp_path: Path, quick_compile: None) -> None:
+    path = tmp_path / "summary.json"
+
+    def summary(name: str, *options: str) -> dict[str, Any]:
+        result = invoke("run", name, "--episodes", "1", "--json", str(path), *options)
+        assert result.exit_code == 0, result.output
+        return dict(json.loads(path.read_text()))
+
+    found = summary(undiscounted, "--horizon", "4")
+    assert (found["horizon"], found["steps"], found["reward"]) == (4, 4, 3 * 3 - 1)
+    found = summary(undiscounted, "--horizon", "2", "--max-steps", "5")
+    assert (found["horizon"], found["steps"], found["reward"]) == (2, 5, 4 * 3 - 1)
+    found = summary(undiscounted, "--horizon", "1", "--max-steps", "3")  # which does not see that walking pays
+    assert (found["steps"], found["reward"]) == (3, 0)
+    found = summary(undiscounted, "--max-steps", "3")
+    assert (found["horizon"], found["steps"], found["reward"]) == (3, 3, 2 * 3 - 1)
+    found = summary("tiger.POMDP", "--horizon", "2", "--memory", "9")
+    assert (found["horizon"], found["steps"], found["memory"]) == (2, 2, "1")
+    result = invoke("run", undiscounted)
+    assert result.exit_code == 2
+    assert "horizon: found none with a discount of 1 (walk), expected a number of steps" in result.output
+    path = tmp_path / "page.html"
+    assert invoke("view", undiscounted, "--horizon", "3", "--out", str(path)).exit_code == 0
+
+
+@pytest.mark.parametrize("method", ["efe", "sophisticated"])
+def test_what_a_baseline_cannot_play_is_refused(method: str, undiscounted: str) -> None:
+    for name, reason in (
+        ("tiger.POMDP", "observation 'y': found a dependence on the control"),
+        (undiscounted, "preference 'reward': found a dependence on the previous state"),
+    ):
+        result = invoke("run", name, "--method", method, "--horizon", "2")
+        assert result.exit_code == 2, result.exception
+        output = " ".join(result.output.replace("│", " ").split())
+        assert f"method: found '{method}' for {Path(name).name}, expected vfe: {reason}" in output
 
 
 def test_a_page_is_written(tmp_path: Path, quick_compile: None) -> None:

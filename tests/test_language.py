@@ -157,6 +157,16 @@ def test_a_program_runs_without_any_handler() -> None:
     assert drawn == {1: 0, 2: 1, 3: 2, "last": 3}
 
 
+def test_a_history_of_many_values_forgets_the_oldest_step() -> None:
+    """By counting in Python's integers; 49,999 · 50,001 is beyond those of 32 bits."""
+
+    def step(past: Any, t: int) -> Any:
+        return aif.history("past", 1, {"y": 50_000}, past, y=jnp.asarray(50_000 - t))
+
+    sites = trace(seed(lambda: aif.rollout(step, aif.history("past", 1, {"y": 50_000}), 3), 0)).get_trace()
+    assert [int(sites[f"past_{t}"]["value"]) for t in range(4)] == [0, 50_000, 49_999, 49_998]
+
+
 # Deterministic outcomes
 
 

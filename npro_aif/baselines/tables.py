@@ -63,7 +63,15 @@ def dense_tables(model: Callable[..., Any], belief: Belief, horizon: int, *, sen
     >>> tables.transition.shape, list(tables.observation)
     ((2, 5, 4, 5), ['cue', 'place'])
     """
-    world = program_of(model, belief, horizon).world(belief, horizon)
+    program = program_of(model, belief, horizon)
+    world = program.world(belief, horizon)
+    observed = world.signature.observation + (world.signature.sensor if sensors else ())
+    for site in observed:
+        if site.name in program.reads_control:
+            raise ModelError(
+                f"observation '{site.name}': found a dependence on the control, expected one on the new state and the "
+                "parameters (the baselines have no observations of the control)"
+            )
     needed = table_bytes(world)
     if needed > MAX_BYTES:
         raise TooLarge(f"model: its dense tables would take {in_words(needed)}, expected at most {in_words(MAX_BYTES)}")
@@ -71,8 +79,7 @@ def dense_tables(model: Callable[..., Any], belief: Belief, horizon: int, *, sen
     theta, x, u = signature.num_parameters, signature.num_states, signature.num_controls
     kernels = world.observation | world.sensor
     observation = {  # in program order
-        site.name: _static(kernels[site.name], f"observation '{site.name}'", (theta, x, site.size))
-        for site in signature.observation + (signature.sensor if sensors else ())
+        site.name: _static(kernels[site.name], f"observation '{site.name}'", (theta, x, site.size)) for site in observed
     }
     return Tables(
         joint=_normalized(np.exp(_float64(world.parameter))[:, None] * np.exp(_float64(world.initial))),
@@ -143,6 +150,8 @@ def in_words(size: float) -> str:
     >>> in_words(3 * 1024**3)
     '3.0 GiB'
     """
+    if size >= 1e300:  # more than a float can say, so that the plans of a long horizon may be
+        return f"10^{math.log10(size):.0f} bytes"
     if size < 1024:
         return f"{size:.0f} bytes"
     power = min(int(math.log(size, 1024)), 8)

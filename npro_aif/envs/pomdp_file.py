@@ -9,6 +9,7 @@ import numpy as np
 
 from npro_aif.envs import gym
 from npro_aif.envs.tmaze import check_action, check_render_mode
+from npro_aif.numerics import whole_number
 from npro_aif.pomdp.program import default_horizon, read_problem
 
 
@@ -36,31 +37,39 @@ class PomdpFile(gym.Env[dict[str, int], int]):
         self.observation_space = gym.Dict({self._site: gym.Discrete(size)})
         self.action_space = gym.Discrete(len(self.problem.controls))
         self.render_mode = check_render_mode(self, render_mode)
-        self.max_steps = default_horizon(self.problem) if max_steps is None else max_steps
-        self._state, self._steps, self._last = 0, 0, ""
+        self.max_steps = default_horizon(self.problem) if max_steps is None else whole_number(max_steps, "max_steps", 1)
+        self._state: int | None = None  # before the first reset
+        self._steps, self._last = 0, ""
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[dict[str, int], dict[str, Any]]:
         super().reset(seed=seed)
-        self._state, self._steps, self._last = self._draw(self.problem.start), 0, ""
-        return ({} if self.problem.is_hidden else {"seen": self._state}), {"state": self._state}
+        state = self._state = self._draw(self.problem.start)
+        self._steps, self._last = 0, ""
+        return ({} if self.problem.is_hidden else {"seen": state}), {"state": state}
 
     def step(self, action: int) -> tuple[dict[str, int], float, bool, bool, dict[str, Any]]:
-        control, before = check_action(self, action), self._state
-        self._state = self._draw(self.problem.transition[control, before])
-        seen = self._draw(self.problem.emission[control, self._state]) if self.problem.is_hidden else self._state
-        reward = self.problem.reward(before, control, self._state, seen)
+        control, before = check_action(self, action), self._present("step")
+        state = self._state = self._draw(self.problem.transition[control, before])
+        seen = self._draw(self.problem.emission[control, state]) if self.problem.is_hidden else state
+        reward = self.problem.reward(before, control, state, seen)
         discounted = self.problem.discount**self._steps * reward
         self._steps += 1
         names = self.problem.observations or self.problem.states
         self._last = f"{self.problem.controls[control]}, {names[seen]}, reward {reward:g}; "
-        return {self._site: seen}, discounted, False, self._steps >= self.max_steps, {"state": self._state}
+        return {self._site: seen}, discounted, False, self._steps >= self.max_steps, {"state": state}
 
     def render(self) -> str | None:
         if self.render_mode != "ansi":
             return None
-        return f"step {self._steps}: {self._last}in {self.problem.states[self._state]}"
+        state = self.problem.states[self._present("render")]
+        return f"step {self._steps}: {self._last}in {state}"
+
+    def _present(self, call: str) -> int:
+        if self._state is None:
+            raise RuntimeError(f"{call}: found no episode, expected env.reset() before it")
+        return self._state
 
     def _draw(self, probs: np.ndarray) -> int:
         return int(self.np_random.choice(len(probs), p=probs))

@@ -18,6 +18,7 @@ from npro_aif.baselines.adapter import Translation
 from npro_aif.baselines.published_reactivity import published_agent
 from npro_aif.baselines.pymdp_agents import PymdpAgent, Sophisticated, StandardEFE
 from npro_aif.baselines.tables import TooLarge
+from npro_aif.errors import ModelError
 from npro_aif.experiments.product import ProductAgent, ProductPlanner
 from npro_aif.experiments.tasks import (
     ACT_BY,
@@ -287,3 +288,5 @@ def pymdp_agent(task: Task, settings: Settings, *, jit: bool = True) -> PymdpAge
         )
     except (TooLarge, ImportError) as error:
         raise SettingsError(str(error)) from error
+    except ModelError as error:
+        raise SettingsError(f"method: found {settings.method!r} for {task.name}, expected vfe: {error}") from error

@@ -71,6 +71,7 @@ def run(
         "memory": memory,
         "cue_accuracy": cue_accuracy,
         "max_steps": max_steps,
+        "horizon": settings.horizon,
         "paper": settings.paper,
         "method": settings.method,
         "details": settings.details,

@@ -118,6 +118,7 @@ def make_task(
     memory: str | None = None,
     cue_accuracy: float | None = None,
     max_steps: int | None = None,
+    horizon: int | None = None,
     paper: bool = False,
     details: bool = False,
 ) -> Task:
@@ -131,7 +132,9 @@ def make_task(
         steps; nothing by default.
     :param cue_accuracy: how often the T-maze's cue is right, in the model and in the environment; always by default.
     :param max_steps: after how many steps an episode ends, the task's own number by default; the T-maze's plans reach
-        to the end of the episode.
+        to the end of the episode, and the episodes of a file end with its first plan.
+    :param horizon: of plans, the task's own number of steps by default; of a file, as many as its discount leaves above
+        a hundredth.
     :param paper: everything as the paper's published numbers need it: :mod:`npro_aif.experiments.paper`.
     :param details: in the paper's Reactivity Maze, also the details of its code that its text does not have.
 
@@ -142,8 +145,21 @@ def make_task(
     if name.endswith(SUFFIX):
         others = {"size": size, "preference": preference, "cue_accuracy": cue_accuracy}
         others |= {"paper": paper or None, "details": details or None}
-        return _file(name, memory, max_steps, others)
+        return _file(name, memory, max_steps, horizon, others)
     check_choice("task", name, TASKS)
+    if horizon is not None:
+        task = make_task(
+            name,
+            method=method,
+            size=size,
+            preference=preference,
+            memory=memory,
+            cue_accuracy=cue_accuracy,
+            max_steps=max_steps,
+            paper=paper,
+            details=details,
+        )
+        return task._replace(horizon=_at_least_one("horizon", horizon))
     for option, value in (("memory", memory), ("cue_accuracy", cue_accuracy), ("max_steps", max_steps)):
         if paper and value is not None:
             raise SettingsError(f"{option}: found {value!r} with --paper, expected none (the paper has no such thing)")
@@ -187,13 +203,18 @@ def _paper_doorkey(size: int | None, preference: str | None) -> Task:
 
 def _with_deadline(task: Task, max_steps: int) -> Task:
     """The task whose episodes end after this many steps."""
-    if max_steps < 1:
-        raise SettingsError(f"max_steps: found {max_steps}, expected at least 1")
+    _at_least_one("max_steps", max_steps)
     return task._replace(
         environment=functools.partial(task.environment, max_steps=max_steps),
         max_steps=max_steps,
         horizon=max_steps if task.horizon == task.max_steps else min(task.horizon, max_steps),
     )
+
+
+def _at_least_one(name: str, value: int) -> int:
+    if value < 1:
+        raise SettingsError(f"{name}: found {value}, expected at least 1")
+    return value
 
 
 def _with_memory(task: Task, memory: str) -> Task:
@@ -334,21 +355,29 @@ def _world(name: str, preference: str | None) -> Task:
     )
 
 
-def _file(name: str, memory: str | None, max_steps: int | None, others: Mapping[str, object]) -> Task:
+def _file(
+    name: str, memory: str | None, max_steps: int | None, horizon: int | None, others: Mapping[str, object]
+) -> Task:
     """The problem of a `.POMDP` file; its rewards count as discounted, and plans reach as far as the discount does."""
     for option, value in others.items():
         if value is not None:
             raise SettingsError(f"{option}: found {value!r} for the file {name}, expected it with other tasks only")
-    if memory is not None and not memory.isdigit():
+    if memory is not None and not (memory.isascii() and memory.isdigit()):
         raise SettingsError(f"memory: found {memory!r} for the file {name}, expected how many steps are remembered")
+    for option, steps in (("max_steps", max_steps), ("horizon", horizon)):
+        if steps is not None:
+            _at_least_one(option, steps)
     try:
         path = find_file(name)
         problem = read_problem(path)
-        horizon = max_steps if problem.discount == 1 and max_steps else default_horizon(problem)
+        if horizon is None:
+            horizon = max_steps if problem.discount == 1 and max_steps else default_horizon(problem)
+        horizon, max_steps = min(horizon, max_steps or horizon), max_steps or horizon
+        if memory is not None:
+            memory = str(min(int(memory), horizon - 1))  # all that there is in a plan
+        model, belief = read_pomdp(path, horizon=horizon, memory=int(memory or 0))
     except (OSError, ValueError) as error:
         raise SettingsError(str(error)) from error
-    horizon, max_steps = min(horizon, max_steps or horizon), max_steps or horizon
-    model, belief = read_pomdp(path, horizon=horizon, memory=int(memory or 0))
     return Task(
         name=path.name,
         model=model,

@@ -39,7 +39,7 @@ def view(
     objectives = objectives or _by_default(name)
     if len(set(objectives)) < len(objectives):
         raise SettingsError(f"objective: found {', '.join(objectives)}, expected different ones")
-    task = make_task(name, **task_options)
+    task = make_task(name, horizon=settings.horizon, **task_options)
     variants = [settings._replace(objective=objective) for objective in objectives]
     for variant in variants:
         check_settings(task, variant)

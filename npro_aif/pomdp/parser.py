@@ -21,6 +21,7 @@ LISTS = {"states": "state", "actions": "action", "observations": "observation"}
 TABLES = {"T": ("action", "state", "state"), "O": ("action", "state", "observation")}
 REWARD_AXES = ("action", "state", "state", "observation")
 HEADS = ("discount", "values", *LISTS, "start", *TABLES, "R")
+LARGEST = 1e30  # of a reward: float32 ends at 3.4e38, so that sums over any plan stay finite
 MOST_BLOCK_AXES = 2  # a section gives at most a matrix
 
 
@@ -162,7 +163,8 @@ class _Parser:
         if first.text == "uniform":
             self._take()
             return np.full(size, 1 / size)
-        if first.kind == "word" or (first.is_count and size > 1 and self._tokens[self._place + 1].kind != "number"):
+        alone = first.is_count and self._tokens[self._place + 1].kind != "number"
+        if first.kind == "word" or (alone and (size > 1 or int(first.text) == 0)):  # of one state 1 is the probability
             state = self._reference("state")
             return np.eye(size)[state]
         row, _ = self._numbers((size,), "start", probabilities=True)
@@ -244,6 +246,8 @@ class _Parser:
         for token, value in numbers:
             if probabilities and not 0 <= value <= 1:
                 self._fail(token, f"found a probability of {token.text}, expected one from 0 to 1")
+            if not abs(value) <= LARGEST:
+                self._fail(token, f"found {token.text}, expected a number from {-LARGEST:g} to {LARGEST:g}")
         rows = tuple(token for token, _ in numbers[:: shape[-1] if shape else 1])
         return np.array([value for _, value in numbers]).reshape(shape), rows
 

@@ -4,18 +4,32 @@ from __future__ import annotations
 
 import functools
 import math
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import numpyro.distributions as dist
 
 from npro_aif.belief import Belief
-from npro_aif.language import DeterministicCategorical, control, history, observation, preference, rollout, state
+from npro_aif.language import (
+    DeterministicCategorical,
+    check_history,
+    check_horizon,
+    control,
+    history,
+    observation,
+    preference,
+    rollout,
+    state,
+)
+from npro_aif.numerics import is_concrete, whole_number
 from npro_aif.pomdp.parser import parse
 from npro_aif.pomdp.problem import Problem
+from npro_aif.pomdp.tokens import decode
 
 FILES = Path(__file__).parent / "files"
 SUFFIX = ".POMDP"
@@ -36,11 +50,13 @@ def read_pomdp(
     and the preference ``reward``, γ^(t−1) Σ_y p(y|x',u) R(u,x,x',y). In a file without observations the policy sees the
     state, and the agent is told it (``seen``).
 
-    :param path: of the file; the name of one that comes with the package (see :func:`shipped`) where there is no such.
+    :param path: of the file; a name without a folder may also be that of one that comes with the package (see
+        :func:`shipped`).
     :param horizon: how many steps a plan has unless told otherwise; by default as many as the discount leaves above a
         hundredth, so that a file whose discount is 1 needs it.
-    :param memory: how many of the last controls and observations the policy of a plan remembers; none by default. As
-        many as the plan has steps, less one, are all that there can be.
+    :param memory: how many of the last controls and observations the policy of a plan remembers; none by default. More
+        than ``horizon - 1`` count as that many, all that there can be in a plan of so many steps: for longer plans say
+        their horizon here. Each step more multiplies the contents of the memory, a million of them at most.
     :param discount: in place of the file's own.
     :param scale: nats for each unit of reward.
 
@@ -50,29 +66,34 @@ def read_pomdp(
     """
     problem = read_problem(path)
     if discount is not None:
-        if not 0 <= discount <= 1:
-            raise ValueError(f"discount: found {discount}, expected one from 0 to 1")
+        if not _is_number(discount) or not 0 <= discount <= 1:
+            raise ValueError(f"discount: found {discount!r}, expected one from 0 to 1")
         problem = problem._replace(discount=float(discount))
-    if memory is not None and memory < 0:
-        raise ValueError(f"memory: found {memory}, expected how many steps are remembered")
+    if not _is_number(scale):
+        raise ValueError(f"scale: found {scale!r}, expected how many nats a unit of reward counts")
     if horizon is None:
         horizon = default_horizon(problem)
-    model = functools.partial(pomdp, problem=problem, memory=memory or 0, scale=scale, horizon=horizon)
+    check_horizon(horizon)
+    memory = min(0 if memory is None else whole_number(memory, "memory", 0), int(horizon) - 1)
+    check_history("memory", memory, _remembered(problem))
+    model = functools.partial(pomdp, problem=problem, memory=memory, scale=scale, horizon=int(horizon))
     return model, Belief(state=jnp.asarray(problem.start))
 
 
 def read_problem(path: str | Path) -> Problem:
     """The numbers of a file, or of the one of that name that comes with the package."""
     path = find_file(path)
-    return parse(path.read_text(), path.name, path.stem)
+    return parse(decode(path.read_bytes(), path.name), path.name, path.stem)
 
 
 def find_file(path: str | Path) -> Path:
-    """The file, or the one of that name that comes with the package."""
-    for candidate in (Path(path), FILES / Path(path).name):
+    """The file, or where no folder is named the one of that name that comes with the package."""
+    folder, name = os.path.split(os.fspath(path))
+    for candidate in (Path(path), *([] if folder else [FILES / name])):
         if candidate.is_file():
             return candidate
-    raise FileNotFoundError(f"path: found no file {str(path)!r}, expected one, or one of {', '.join(shipped())}")
+    named = ", ".join(shipped()) + (" without a folder" if folder else "")
+    raise FileNotFoundError(f"path: found no file {os.fspath(path)!r}, expected one, or one of {named}")
 
 
 def shipped() -> list[str]:
@@ -99,7 +120,7 @@ def pomdp(belief: Belief, horizon: int | jax.Array, *, problem: Problem, memory:
     reward = scale * jnp.asarray(problem.mean_rewards())  # (X, U, X'|1)
     names = problem.states, problem.controls, problem.observations
     states, controls, observations = (None if n[:1] == ("0",) else n for n in names)
-    sizes = {"u": num_controls, "y": len(problem.observations)} if problem.is_hidden else {"u": num_controls}
+    sizes = _remembered(problem)
 
     x = state("x", dist.Categorical(probs=belief.state[0]), labels=states, hidden=problem.is_hidden)
     past = history("past", memory, sizes) if memory else None
@@ -118,3 +139,15 @@ def pomdp(belief: Belief, horizon: int | jax.Array, *, problem: Problem, memory:
         return x, history("past", memory, sizes, past, **values) if memory else None
 
     rollout(step, (x, past), horizon)
+
+
+def _remembered(problem: Problem) -> dict[str, int]:
+    """What a memory holds of each step, with the number of its values."""
+    return {"u": len(problem.controls)} | ({"y": len(problem.observations)} if problem.is_hidden else {})
+
+
+def _is_number(value: Any) -> bool:
+    """Whether it is one finite number, where that can be known already."""
+    if not is_concrete(value):
+        return True
+    return np.ndim(value) == 0 and np.asarray(value).dtype.kind in "iuf" and bool(np.isfinite(value))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import re
 from typing import NamedTuple
 
@@ -26,6 +27,21 @@ class Token(NamedTuple):
     def is_count(self) -> bool:
         """Whether it is a whole number, written without a sign or a point."""
         return self.text.isdigit()
+
+
+def decode(data: bytes, file: str = "<text>") -> str:
+    """The text of a file in UTF-8, with or without the mark that some editors put before it.
+
+    >>> decode("discount: 1  # échantillon".encode("utf-8-sig"))
+    'discount: 1  # échantillon'
+    """
+    data = data.removeprefix(codecs.BOM_UTF8)
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        lines = (data[: error.start].decode() + "?").splitlines()
+        found = f"found the byte 0x{data[error.start]:02x}, expected text in UTF-8 (save the file as UTF-8)"
+        raise PomdpError(file, len(lines), len(lines[-1]), found) from error
 
 
 def tokenize(text: str, file: str = "<text>") -> list[Token]:

@@ -245,12 +245,27 @@ def test_a_program_that_changes_the_belief_is_refused() -> None:
         ([[0, 1]], [[1.5, -0.5]], "negative probability"),
         ([[0.0, 1.0]], [[0.5, 0.5]], "expected whole numbers"),
         ([[0]], [[0.5, 0.5]], "as many probabilities"),
+        (np.zeros((1, 0), int), np.zeros((1, 0)), "no states at all"),
     ],
 )
 def test_entries_that_are_no_rows_are_refused(index: Any, probs: Any, message: str) -> None:
     belief = aif.Belief(state=SparseStates(np.array(index), np.array(probs), 3))
     with pytest.raises(aif.ModelError, match=message):
         aif.update_belief(sharpened, belief, 0, None)
+
+
+def test_entries_in_lists_are_taken_as_tables_in_lists_are() -> None:
+    """With the state alone they become arrays; beside a parameter, where arrays are expected, they are named."""
+    states = SparseStates([[0, 2]], [[0.25, 0.75]], 3)
+    np.testing.assert_array_equal(np.asarray(aif.Belief(state=states).state), [[0.25, 0, 0.75]])
+    for entries, field in (
+        (states, "index"),
+        (SparseStates(np.array([[0, 2]]), [[0.25, 0.75]], 3), "probs"),
+    ):
+        with pytest.raises(aif.ModelError, match=rf"belief\.state\.{field}: found list, expected an array"):
+            aif.update_belief(sharpened, aif.Belief(np.ones(1), entries), 0, None)
+    with pytest.raises(aif.ModelError, match=r"belief\.state\.num_states: found 3\.0, expected a whole number"):
+        aif.update_belief(sharpened, aif.Belief(state=SparseStates([[0]], [[1.0]], 3.0)), 0, None)  # type: ignore[arg-type]
 
 
 def test_a_table_that_would_be_too_large_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -115,6 +115,35 @@ def test_what_pymdp_cannot_say_is_refused(seed: int, message: str) -> None:
         dense_tables(random.model, random.belief(), random.horizon)
 
 
+@pytest.mark.parametrize("plan", [True, False])
+def test_observations_of_the_control_are_refused_by_name(plan: bool) -> None:
+    rows = jnp.array([[0.9, 0.1], [0.2, 0.8]])
+
+    def model(belief: aif.Belief, horizon: int = 1) -> None:
+        x = aif.state("x", dist.Categorical(probs=belief.state[0]))
+
+        def step(x: jnp.ndarray, t: jnp.ndarray) -> jnp.ndarray:
+            u = aif.control("u", dist.Categorical(probs=jnp.array([0.5, 0.5])))
+            x = aif.state("x", dist.Categorical(probs=rows[x]))
+            aif.observation("place", dist.Categorical(probs=rows[x]))
+            aif.observation("heard", dist.Categorical(probs=rows[(x + u) % 2]), plan=plan)
+            return x
+
+        aif.rollout(step, x, horizon)
+
+    belief = aif.Belief(state=jnp.array([0.5, 0.5]))
+    with pytest.raises(aif.ModelError, match="observation 'heard': found a dependence on the control"):
+        dense_tables(model, belief, 1)
+    if not plan:
+        assert list(dense_tables(model, belief, 1, sensors=False).observation) == ["place"]
+
+
+@pytest.mark.parametrize("horizon", [20, 1_000])
+def test_plans_beyond_counting_are_refused_with_their_number(horizon: int) -> None:
+    with pytest.raises(TooLarge, match=rf"5\^{horizon} plans of {horizon} steps, expected at most"):
+        check_size(LAYOUT, horizon, "efe", MAX_BYTES)
+
+
 @pytest.mark.parametrize(("method", "what"), [("efe", r"5\^20 plans"), ("sophisticated", "branches of one node")])
 def test_doorkey_is_refused_with_its_size(method: str, what: str) -> None:
     with pytest.raises(TooLarge, match=f"80.2 MiB for A, 232.0 MiB for B and .*{what}"):

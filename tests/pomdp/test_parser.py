@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -64,6 +66,14 @@ STARTS = {
 }
 
 
+@pytest.mark.parametrize("start", ["start: 0", "start: 1", "start: 1.0", "start: here", "start: uniform", ""])
+def test_the_start_where_there_is_one_state(start: str) -> None:
+    """A number alone is the state's, as everywhere in the format; 1, which no state has, is its probability."""
+    names = "here" if "here" in start else "1"
+    problem = parse(f"discount: .5 values: reward states: {names} actions: 1\n{start}\nT: 0 identity")
+    assert problem.start.tolist() == [1]
+
+
 @pytest.mark.parametrize("start", STARTS)
 def test_the_start(start: str) -> None:
     text = f"discount: .5 values: reward states: a b c actions: 1 observations: 2\n{start}\nT: 0 : * reset O: * uniform"
@@ -111,6 +121,9 @@ MISTAKES = {  # name: (what is written over, with what, line, column, message)
     "no actions": ("actions: stay go", "", 8, 1, "found T before 'actions:', expected it after"),
     "no discount": ("discount: 0.9", "", 15, 20, "found no 'discount:', expected one"),
     "too large a block": ("R: * : * : * : *", "R: *", 15, 6, "expected ': <state>' (R is too large)"),
+    "a reward beyond floating point": ("-1", "1e400", 15, 18, "found 1e400, expected a number from -1e+30 to 1e+30"),
+    "a reward beyond float32": ("-1", "-1e39", 15, 18, "found -1e39, expected a number from -1e+30 to 1e+30"),
+    "a probability beyond floating point": ("0.8 0.2", "0.8 1e400", 13, 5, "found a probability of 1e400"),
     "a point too many": ("0.8 0.2", "0.8.1 0.2", 13, 1, "found '0.8.1'"),
 }
 
@@ -125,3 +138,36 @@ def test_mistakes_are_refused_with_their_place(mistake: str) -> None:
     assert message in str(caught.value)
     assert (caught.value.line, caught.value.column) == (line, column), str(caught.value)
     assert str(caught.value).startswith(f"my.POMDP, line {line}, column {column}: ")
+
+
+def test_a_start_that_is_no_state_and_no_belief() -> None:
+    with pytest.raises(aif.PomdpError, match=r"line 2, column 8: found that start sums to 0, expected 1"):
+        parse("discount: .5 values: reward states: 1 actions: 1\nstart: 0.0\nT: 0 identity")
+
+
+UNREADABLE = {  # what a file holds: line, column and byte of the complaint
+    b"\xff\xfe\x80": (1, 1, "0xff"),
+    "discount: 1\n# un échantillon".encode("latin-1"): (2, 6, "0xe9"),
+    "discount: 1\r\n\r\nvalues: é".encode("utf-8-sig")[:-1]: (3, 9, "0xc3"),
+    "discount: 1".encode("utf-16"): (1, 1, "0xff"),
+}
+
+
+@pytest.mark.parametrize("data", UNREADABLE)
+def test_files_in_another_encoding_are_refused_with_their_place(data: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "my.POMDP"
+    path.write_bytes(data)
+    line, column, byte = UNREADABLE[data]
+    with pytest.raises(aif.PomdpError, match=f"found the byte {byte}, expected text in UTF-8") as caught:
+        aif.read_pomdp(path)
+    assert str(caught.value).startswith(f"my.POMDP, line {line}, column {column}: ")
+
+
+def test_the_mark_of_utf_8_is_no_mistake(tmp_path: Path) -> None:
+    path = tmp_path / "my.POMDP"
+    path.write_bytes((PREAMBLE + "# à Chloé" + BODY).encode("utf-8-sig"))
+    _, belief = aif.read_pomdp(path)
+    assert belief.state.tolist() == [[0.5, 0.5]]
+    path.write_bytes(b"\xef\xbb\xbfnonsense")
+    with pytest.raises(aif.PomdpError, match=r"my\.POMDP, line 1, column 1: found 'nonsense'"):
+        aif.read_pomdp(path)

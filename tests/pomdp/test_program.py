@@ -139,8 +139,63 @@ def test_bad_arguments() -> None:
         aif.read_pomdp("tiger.POMDP", discount=1)
     with pytest.raises(ValueError, match="memory: found -1"):
         aif.read_pomdp("tiger.POMDP", memory=-1)
-    with pytest.raises(ValueError, match="discount: found 2"):
-        aif.read_pomdp("tiger.POMDP", discount=2)
+    for discount in (2, "a", float("nan")):
+        with pytest.raises(ValueError, match=f"discount: found {discount!r}, expected one from 0 to 1"):
+            aif.read_pomdp("tiger.POMDP", discount=discount)  # type: ignore[arg-type]
+    for scale in ("a", float("inf")):
+        with pytest.raises(ValueError, match=f"scale: found {scale!r}, expected how many nats"):
+            aif.read_pomdp("tiger.POMDP", scale=scale)  # type: ignore[arg-type]
+    for memory in (1.5, "1"):
+        with pytest.raises(ValueError, match=f"memory: found {memory!r}, expected a whole number of at least 0"):
+            aif.read_pomdp("tiger.POMDP", memory=memory)  # type: ignore[arg-type]
+    for horizon in (0, 1.5):
+        with pytest.raises(ValueError, match=f"horizon: found {horizon!r}, expected a whole number of steps"):
+            aif.read_pomdp("tiger.POMDP", horizon=horizon)  # type: ignore[arg-type]
+
+
+def test_shipped_files_are_read_by_their_name_alone(tmp_path: Path) -> None:
+    for path in ("/nonexistent/tiger.POMDP", "./tiger.POMDP", tmp_path / "tiger.POMDP"):
+        with pytest.raises(FileNotFoundError, match=rf"found no file '{path}', expected one, or one of .* without a f"):
+            aif.read_pomdp(path)
+        with pytest.raises(FileNotFoundError, match="found no file"):
+            PomdpFile(path)
+    (tmp_path / "tiger.POMDP").write_text("discount: 0 values: reward states: 3 actions: 1 T: * identity")
+    assert aif.read_pomdp(tmp_path / "tiger.POMDP")[1].state.shape == (1, 3)
+
+
+@pytest.mark.parametrize("memory", [10, 30, 10**9])
+def test_a_memory_with_too_many_contents_is_refused_before_they_are_listed(
+    memory: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def listed(*arguments: Any) -> Any:
+        raise AssertionError("the histories were listed")
+
+    monkeypatch.setattr("npro_aif.language._history_labels", listed)
+    found = rf"memory: found {memory} steps of 7 values each, 7\^{memory} contents; "
+    with pytest.raises(aif.ModelError, match=found + "expected at most 1,048,576, a length of 7"):
+        aif.read_pomdp("tiger.POMDP", horizon=memory + 1, memory=memory)
+
+
+def test_a_plan_remembers_no_more_than_there_is() -> None:
+    """Any longer memory is the exact plan's: a plan of three steps has two to remember."""
+    model, belief = aif.read_pomdp("tiger.POMDP", horizon=3, memory=30, discount=1)
+    plan = planner_of(model, 3)(KEY, belief)
+    assert plan.signature.num_memories == 7**2  # two of three controls with two observations, or nothing yet
+    assert -float(plan.terms["risk"]) == pytest.approx(2.72, abs=2e-4)
+    model, _ = aif.read_pomdp("tiger.POMDP", horizon=1, memory=30)
+    assert not planner_of(model, 1)(KEY, belief).signature.memory
+
+
+def test_an_episode_has_steps_and_a_beginning() -> None:
+    for max_steps in (0, -1, 1.5):
+        with pytest.raises(ValueError, match=f"max_steps: found {max_steps}, expected a whole number of at least 1"):
+            PomdpFile("tiger.POMDP", max_steps=max_steps)  # type: ignore[arg-type]
+    env = PomdpFile("tiger.POMDP", max_steps=1, render_mode="ansi")
+    for call in (lambda: env.step(0), env.render):
+        with pytest.raises(RuntimeError, match=r"found no episode, expected env.reset\(\) before it"):
+            call()
+    env.reset(seed=0)
+    assert env.step(0)[1] == -1
 
 
 @pytest.mark.slow

@@ -191,6 +191,9 @@ def test_an_outcome_that_does_not_exist() -> None:
         aif.DeterministicCategorical(jnp.asarray([0, 3]), 3)
     with pytest.raises(ModelError, match="index must be integers, found float32"):
         aif.DeterministicCategorical(jnp.asarray([0.0, 1.0]), 3)
+    for wrong in (4.7, 4.0, "4", 0):
+        with pytest.raises(ModelError, match=f"DeterministicCategorical: num_categories: found {wrong!r}, expected a"):
+            aif.DeterministicCategorical(jnp.asarray(0), wrong)  # type: ignore[arg-type]
 
 
 # Horizons

@@ -104,6 +104,26 @@ CASES = {
         {"first": lambda v, h: aif.memory("m", v, 3, labels=("a", "b"))},
         "memory 'm': found 2 labels, expected 3",
     ),
+    "a memory of a size that is no whole number": (
+        {"first": lambda v, h: aif.memory("m", v, 2.5)},  # type: ignore[arg-type]
+        "memory 'm': its size: found 2.5, expected a whole number of at least 1",
+    ),
+    "a memory that is too large": (
+        {"first": lambda v, h: aif.memory("m", v, 10**10)},
+        "memory 'm': found 10,000,000,000 contents, expected at most 1,048,576",
+    ),
+    "a history of too many steps": (
+        {"first": lambda v, h: aif.history("m", 30, {"u": 2, "y": 3})},
+        r"history 'm': found 30 steps of 7 values each, 7\^30 contents; expected at most 1,048,576, a length of 7",
+    ),
+    "a history of steps with too many values": (
+        {"first": lambda v, h: aif.history("m", 1, {"u": 2_000, "y": 3_000})},
+        r"found 1 steps of 6,000,001 values each, 6,000,001\^1 contents; expected at most 1,048,576, a length of 0",
+    ),
+    "a history of no whole number of steps": (
+        {"first": lambda v, h: aif.history("m", 1.5, {"u": 2, "y": 3})},  # type: ignore[arg-type]
+        "history 'm': its length: found 1.5, expected a whole number of at least 1",
+    ),
     "a memory that is no integer": (
         {"first": lambda v, h: aif.memory("m", 1.0 * v, 3)},
         "memory 'm': found float32, expected integers from 0 to 2",

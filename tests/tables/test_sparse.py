@@ -324,6 +324,13 @@ def test_mistakes_are_named() -> None:
         aif.SparseCategorical(jnp.ones(2), jnp.ones(2) / 2, 3)
     with pytest.raises(aif.ModelError, match="as many of the one as of the other"):
         aif.SparseCategorical(jnp.ones(2, int), jnp.ones(3) / 3, 3)
+    with pytest.raises(aif.ModelError, match=r"found \(2, 0\) outcomes and .* along the last axis, and at least one"):
+        aif.SparseCategorical(jnp.ones((2, 0), int), jnp.ones((2, 0)), 3)
+    for wrong in (4.7, 4.0, "4", 0):
+        with pytest.raises(
+            aif.ModelError, match=f"SparseCategorical: num_categories: found {wrong!r}, expected a whole"
+        ):
+            aif.SparseCategorical(jnp.zeros(1, int), jnp.ones(1), wrong)  # type: ignore[arg-type]
 
     def model(belief: aif.Belief, horizon: int = 2, last: int = 5, total: float = 1.0) -> None:
         x = aif.state("x", dist.Categorical(probs=belief.state[0]))
