@@ -14,7 +14,7 @@ import math
 import signal
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from operator import itemgetter
 from typing import Any, NamedTuple
 
@@ -102,6 +102,9 @@ class Node:
     def settled(self, control: int = BLINDLY, high: float = 0.0) -> None:
         """Mark the node as solved."""
         self.solved, self.best, self.high = True, control, high
+
+
+Slack = Callable[[Node], float]  # by how much the costs of controls of a node may differ that count as equal
 
 
 class AndOrSearch:
@@ -205,13 +208,13 @@ class AndOrSearch:
 
     # --- Search ---
 
-    def solve(self, root: Node, *, max_nodes: float, seconds: float, tolerance: float, ties: float | None) -> str:
+    def solve(self, root: Node, *, max_nodes: float, seconds: float, tolerance: float, ties: Slack | None) -> str:
         """Search until the root is solved or a limit is reached; returns "solved", "gap" or "stopped".
 
         :param seconds: for the search and the completion of the plan, for which the time of the last completion is set
             aside; if that is not known, or a gap is asked for, the first half of the time goes to the search.
         :param tolerance: stop when the bounds differ by at most this; checked whenever the number of nodes has doubled.
-        :param ties: also solve the root's controls that cost at most this much more than the best; None solves no more.
+        :param ties: how much more than the best the root's controls may cost that are also solved; None solves no more.
         """
         self.start, self.expanded, self.deepest = root.left, 0, 0
         now = time.perf_counter()
@@ -224,7 +227,7 @@ class AndOrSearch:
                 try:
                     self.improve(root, math.inf)
                     if ties is not None:
-                        self._solve_ties(root, ties)
+                        self._solve_ties(root, ties(root))
                     return "solved"
                 except Stop:
                     before = time.perf_counter()

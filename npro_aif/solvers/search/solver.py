@@ -16,7 +16,7 @@ from npro_aif.inference.objectives import Objective
 from npro_aif.program.program import Program
 from npro_aif.sizes import MOST_REMEMBERED
 from npro_aif.solvers.base import Problem
-from npro_aif.solvers.search.andor import BLINDLY, AndOrSearch, Node
+from npro_aif.solvers.search.andor import BLINDLY, AndOrSearch, Node, Slack
 from npro_aif.solvers.search.game import Game
 from npro_aif.solvers.search.hypotheses import check_sights
 from npro_aif.solvers.search.information import SAME
@@ -264,7 +264,7 @@ class Searches:
             }
             limited = min(limits["max_nodes"], limits["seconds"]) < math.inf
             # Of controls whose costs differ by rounding none is chosen by what was looked at before, or in which order.
-            ties = PROVEN * (1 + abs(floor)) if depth < horizon or not limited else None
+            ties = (lambda node: PROVEN * (1 + abs(floor + node.low))) if depth < horizon or not limited else None
             if limited and depth == horizon and not search.game.certain and not self.worth.novelty:
                 ended = self._trials.solve(root, **limits)
             else:
@@ -313,14 +313,14 @@ class Searches:
 
     @staticmethod
     def _ending(
-        search: AndOrSearch, root: Node, ended: str, ties: float | None
+        search: AndOrSearch, root: Node, ended: str, ties: Slack | None
     ) -> tuple[list[tuple[float, int]], SearchInfo]:
         """The first controls and the report, with bounds beyond the root's floor; tied controls share equally."""
         ahead = root.depth < root.left  # look-ahead: the bounds from below decide
         upper = search.upper(root, by_low=ahead)
         starts = [(1.0, root.control)]
         if ended == "solved" and ties is not None and root.costs is not None:
-            best = search.tied(root, ties)
+            best = search.tied(root, ties(root))
             starts = [(1 / len(best), u) for u in best]
             upper = float(np.mean([search.cost(root, u) for u in best]))
         elif not root.solved and search.completion(root).cost < upper:
