@@ -5,6 +5,7 @@
     python benchmarks/bench_workers.py --episodes 160 --size 6
     python benchmarks/bench_workers.py --objective planning --solver search    # further words go to npro-aif run
     python benchmarks/bench_workers.py --cache            # two runs, the first from an empty compilation cache
+    python benchmarks/bench_workers.py --cache --solver coordinate
 
 The same episodes are counted with one worker and with two. Of the whole command it is those after the first block of
 each of two workers, so that starting and compiling are told apart. With ``--sweeps`` the command line's workers get one
@@ -84,13 +85,13 @@ def sweeps(episodes: int, size: int) -> None:
     print(f"2 workers are {rates[2] / rates[1]:.2f} times as fast")
 
 
-def cache() -> None:
+def cache(further: list[str]) -> None:
     """The same command twice: wall time, and seconds of compiling by XLA and of tracing."""
     with tempfile.TemporaryDirectory() as folder:
         runs = []
         for name in ("first", "second"):
             path = Path(folder) / f"{name}.json"
-            words = [*COMMAND, "--episodes", "2", "--json", str(path)]
+            words = [*COMMAND, "--episodes", "2", "--json", str(path), *further]
             seconds = timed(words, {"JAX_COMPILATION_CACHE_DIR": f"{folder}/jax"})
             summary = json.loads(path.read_text())
             runs.append((seconds, summary["xla_seconds"], summary["tracing_seconds"]))
@@ -107,7 +108,7 @@ def main() -> None:
     parser.add_argument("--sweeps", action="store_true")
     arguments, further = parser.parse_known_args()
     if arguments.cache:
-        cache()
+        cache(further)
         return
     if arguments.sweeps:
         sweeps(arguments.episodes or 40, arguments.size)
