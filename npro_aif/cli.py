@@ -177,7 +177,7 @@ def run(
     max_depth: Annotated[int | None, typer.Option(min=1, help="For search: steps to look ahead.")] = None,
     seconds: Annotated[float | None, typer.Option(help="For search: seconds per decision.")] = None,
     max_steps: Annotated[
-        int | None, typer.Option(min=1, help="Steps of an episode; by default the task's, for a file the horizon.")
+        int | None, typer.Option(min=1, help="Steps of an episode; by default the task's, or a file's.")
     ] = None,
     json: Annotated[Path | None, typer.Option(help="Write the summary here.")] = None,
     table: Annotated[Path | None, typer.Option(help="Write a line for each episode here, as CSV.")] = None,

@@ -370,9 +370,12 @@ def _file(
     try:
         path = find_file(name)
         problem = read_problem(path)
-        if horizon is None:
-            horizon = max_steps if problem.discount == 1 and max_steps else default_horizon(problem)
-        horizon, max_steps = min(horizon, max_steps or horizon), max_steps or horizon
+        if problem.discount == 1:
+            max_steps = max_steps or horizon
+        if max_steps is None or (horizon is None and problem.discount < 1):
+            ends = default_horizon(problem)  # where little is left of rewards
+            horizon, max_steps = horizon or ends, max_steps or ends
+        horizon = min(horizon or max_steps, max_steps)
         if memory is not None:
             memory = str(min(int(memory), horizon - 1))  # all that there is in a plan
         model, belief = read_pomdp(path, horizon=horizon, memory=int(memory or 0))
