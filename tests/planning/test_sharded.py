@@ -23,12 +23,12 @@ import pytest
 
 import npro_aif as aif
 from npro_aif.acting.solutions import compiling
-from npro_aif.guides import RecallGuide, SequenceGuide
+from npro_aif.guides import RecallGuide, SequenceGuide, TemporalGuide
 from npro_aif.models import tmaze
 from npro_aif.planning import memory
 from npro_aif.program import sharded
 from tests.layouts import HORIZON, PLACES, THETA, ring, ring_belief
-from tests.planning.sharded_worlds import WORLDS
+from tests.planning.sharded_worlds import WORLDS, plan_of
 
 KEY = jax.random.key(0)
 SECONDS = 300  # after which a process that waits for another is ended
@@ -160,6 +160,18 @@ def test_refusals_by_name(mesh: jax.sharding.Mesh) -> None:
     planner = aif.Planner(model, mesh=mesh)
     with pytest.raises(ValueError, match="belief: found a traced one with mesh"):
         jax.jit(lambda belief: planner(KEY, belief).control)(belief)
+
+
+def test_a_policy_that_is_not_learned(mesh: jax.sharding.Mesh) -> None:
+    guide, solver = TemporalGuide(tmaze.tmaze, learn=("observation",)), aif.CoordinateSolver(max_sweeps=2, restarts=1)
+    plans = [
+        aif.Planner(tmaze.tmaze, guide, solver=solver, max_horizon=2, mesh=m)(KEY, tmaze.initial_belief())
+        for m in (mesh, None)
+    ]
+    assert_same(*([{"name": "a plan", **plan_of(plan)}] for plan in plans))
+    for plan in plans:
+        np.testing.assert_allclose(plan.policy, 0.25)  # the model's
+        assert set(plan.params) <= set(guide.tables(plans[1].world(), 2))
 
 
 def test_a_model_that_changes_the_belief_is_refused(mesh: jax.sharding.Mesh) -> None:
