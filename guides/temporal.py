@@ -117,7 +117,7 @@ class TemporalGuide(TableGuide):
         def ratio(q: Array, p: Array) -> Array:
             return jnp.where(q > -jnp.inf, q - jnp.where(p > -jnp.inf, p, 0.0), -jnp.inf)
 
-        params = {CONTROL: posterior.control}
+        params = {CONTROL: posterior.control} if "control" in self.learn else {}
         if "parameter" in self.learn:
             params[PARAMETER] = ratio(posterior.parameter, world.parameter)
         if posterior.state is not world.state:

@@ -82,14 +82,22 @@ def check_numbers(belief: Belief, name: str = "belief") -> None:
         _check_entries(belief.state, name)
     if not abs(parameter.sum() - 1) <= ROW_SUM_TOLERANCE:
         raise ModelError(f"{name}.parameter: found a row that sums to {parameter.sum():.6g}, expected 1")
+    check_sums(state, name)
+    for field, table in (("parameter", parameter), ("state", state)):
+        if (table < 0).any():
+            raise ModelError(f"{name}.{field}: found a negative probability {table.min():.6g}, expected at least 0")
+
+
+def check_sums(state: np.ndarray, name: str = "belief", first: int = 0) -> None:
+    """Refuse p(x|θ), (K, X), with a row that does not sum to one, or is not a number.
+
+    :param first: the parameter of the first row.
+    """
     totals = state.sum(-1)
     wrong = ~(np.abs(totals - 1) <= ROW_SUM_TOLERANCE)
     if wrong.any():
         row = int(np.argmax(wrong))
-        raise ModelError(f"{name}.state: found that row {row} sums to {totals[row]:.6g}, expected 1")
-    for field, table in (("parameter", parameter), ("state", state)):
-        if (table < 0).any():
-            raise ModelError(f"{name}.{field}: found a negative probability {table.min():.6g}, expected at least 0")
+        raise ModelError(f"{name}.state: found that row {first + row} sums to {totals[row]:.6g}, expected 1")
 
 
 def _check_entries(states: SparseStates, name: str) -> None:

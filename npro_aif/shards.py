@@ -11,13 +11,13 @@ import contextlib
 import contextvars
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
 Laid = tuple[Array, int | None]  # an array and its axis of parameters, if it has one; its size may be 1
 
@@ -26,10 +26,37 @@ Laid = tuple[Array, int | None]  # an array and its axis of parameters, if it ha
 class Shards:
     """Devices, each with as many parameters as the others.
 
-    :param mesh: the devices; all its axes together are the one that parameters are laid along.
+    :param mesh: the devices; all its axes together are the one that parameters are laid along. Whatever the types of
+        its axes (those of ``jax.make_mesh`` are explicit), arrays are laid out by :meth:`placed` and by XLA.
+
+    >>> Shards(jax.make_mesh((1,), ("parameter",))) == Shards(Mesh(np.asarray(jax.devices()[:1]), ("parameter",)))
+    True
     """
 
     mesh: Mesh
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.mesh, Mesh) or self.mesh.empty:
+            raise ValueError(
+                f"mesh: found {self.mesh!r}, expected a jax.sharding.Mesh with devices: "
+                'jax.sharding.Mesh(np.asarray(jax.devices()), ("parameter",))'
+            )
+        names = self.mesh.axis_names
+        automatic = Mesh(self.mesh.devices, names, axis_types=(AxisType.Auto,) * len(names))
+        object.__setattr__(self, "mesh", automatic)  # the class is frozen
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            f"mesh: found {self.mesh} in what is to be pickled, expected none, as devices belong to this process: make "
+            "the planner, the filter or the belief where it is used, with a mesh of that process (belief.whole() is a "
+            "belief without one, if it fits; to an executor give a planner without a mesh)"
+        )
+
+    def __copy__(self) -> Shards:
+        return self
+
+    def __deepcopy__(self, memo: Any) -> Shards:
+        return self
 
     @property
     def axes(self) -> tuple[str, ...]:
@@ -63,6 +90,15 @@ class Shards:
         7
         """
         return -(-count // self.count) * self.count
+
+    def check_context(self) -> None:
+        """Refuse explicit axes that ``jax.set_mesh`` set around a call: XLA could not part arrays by itself."""
+        around = jax.sharding.get_abstract_mesh()
+        if AxisType.Explicit in around.axis_types:
+            raise ValueError(
+                f"mesh: found a call inside of jax.set_mesh with the explicit axes {around.axis_names}, expected it "
+                "outside (the planner, the filter and the belief have the mesh that they were given)"
+            )
 
     def everywhere(self, tree: Any) -> Any:
         """The same numbers on every device; every process must hold them."""

@@ -174,26 +174,35 @@ class Decider:
         """Whole plans, each started from the one before it where there is one; equal problems are solved once."""
         problems = {(id(b), id(now.plan)): (b, now.plan) for now, b in zip(situations, beliefs, strict=True)}
 
-        def solve(problem: tuple[Belief, Plan | None]) -> Plan:
-            return jax.block_until_ready(self.planner(key, problem[0], horizon, problem[1], elapsed=self._elapsed))
+        def solve(problem: tuple[Belief, Plan | None]) -> tuple[Plan, np.ndarray | None]:
+            belief, warm = problem
+            plan = jax.block_until_ready(self.planner(key, belief, horizon, warm, elapsed=self._elapsed))
+            if not self.by_cost or self.planner.mesh is None:
+                return plan, None
+            return plan, self._costs(belief, horizon, key, warm)  # no process has the tables of such a plan
 
         solutions = Solutions() if solutions is None else solutions
         fresh = list(problems.values())
         with solutions.clock():
             if all(plan is None for _, plan in fresh) and self._way([b for b, _ in fresh]) is Way.TOGETHER:
                 batch, seconds = self._together([b for b, _ in fresh], horizon, key)
-                plans = [rows(batch, i) for i in range(len(fresh))]
+                solved: list[Any] = [(rows(batch, i), None) for i in range(len(fresh))]
             else:
-                plans, seconds = self._each(solve, fresh, [b for b, _ in fresh])
-        solutions.count_last(len(plans), seconds)
-        solutions.note([(int(plan.info.iterations), bool(plan.info.converged)) for plan in plans])
+                solved, seconds = self._each(solve, fresh, [b for b, _ in fresh])
+        solutions.count_last(len(solved), seconds)
+        solutions.note([(int(plan.info.iterations), bool(plan.info.converged)) for plan, _ in solved])
         solutions.decisions += len(situations)
-        plan_of = dict(zip(problems, plans, strict=True))
+        plan_of = dict(zip(problems, solved, strict=True))
         return [
-            Decision(belief, self._scores(plan), plan)
+            Decision(belief, self._scores(plan) if scores is None else scores, plan)
             for now, belief in zip(situations, beliefs, strict=True)
-            for plan in [plan_of[id(belief), id(now.plan)]]
+            for plan, scores in [plan_of[id(belief), id(now.plan)]]
         ]
+
+    def _costs(self, belief: Belief, horizon: int, key: Array, warm: Plan | None) -> np.ndarray:
+        """Minus the cost of each first control, (U,), without a plan's tables."""
+        costs, _ = self.planner.first_scores(key, belief, horizon, by_cost=True, warm=warm, elapsed=self._elapsed)
+        return -np.asarray(costs)
 
     def _way(self, beliefs: Sequence[Belief]) -> Way:
         return self.planner.way(beliefs, self.horizon)

@@ -15,6 +15,7 @@ import jax
 from npro_aif.acting.agent import Agent, AgentState
 from npro_aif.acting.solutions import Solutions
 from npro_aif.planning.plan import Plan
+from npro_aif.program.sharded import num_bytes
 from npro_aif.sizes import LOCKSTEP, MOST_BELIEF_BYTES
 
 
@@ -123,7 +124,7 @@ def iterate_episodes(
             yield _alone(one, agent, seed, solutions)
         return
     together: Any = agent
-    belief_bytes = sum(table.nbytes for table in together.initial_belief)
+    belief_bytes = num_bytes(together.initial_belief)
     lockstep = 1 if makes is None else min(lockstep, max(1, MOST_BELIEF_BYTES // belief_bytes))
     envs = [env] if makes is None else [makes() for _ in range(min(lockstep, len(seeds)))]
     for block in blocks_of(seeds):

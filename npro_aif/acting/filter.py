@@ -57,16 +57,21 @@ class Filter(Portable):
         self.sites: tuple[Site, ...] = program.signature.observation + program.signature.sensor
         at_once = max(1, MOST_UPDATED // program.signature.num_states)
         self._at_once = 1 << (at_once.bit_length() - 1)  # how many parameters are updated together: a power of two
-        self.mesh = mesh
-        if mesh is not None:
+        self.shards = None if mesh is None else Shards(mesh)
+        if self.shards is not None:
             check_program(program)
         self.restore()
+
+    @property
+    def mesh(self) -> Mesh | None:
+        """The devices over which the parameters are laid."""
+        return None if self.shards is None else self.shards.mesh
 
     def restore(self) -> None:
         self._update: Any = jax.jit(self.bayes)
         self._sparse = SparseBayes(self.program, self.sites, self._at_once, self.seen_in)
-        if self.mesh is not None:
-            self._update = ShardedBayes(self.program, Shards(self.mesh), self._at_once, self.seen_in)
+        if self.shards is not None:
+            self._update = ShardedBayes(self.program, self.shards, self._at_once, self.seen_in)
 
     def __call__(
         self,
@@ -79,14 +84,14 @@ class Filter(Portable):
         elapsed: int = 0,
     ) -> Any:
         """The belief after a control and the observation that followed; see :func:`update_belief`."""
-        if self.mesh is None:
+        if self.shards is None:
             check_belief(belief, self.program.signature)  # type: ignore[arg-type]
-        few = self.mesh is None and is_sparse(belief)
+        few = self.shards is None and is_sparse(belief)
         update: Any = self._sparse if few else self._update
         if not is_concrete(belief):
             raise ValueError("belief: found a traced one, expected numbers; inside compiled code use Filter.step")
         move, seen = self.flat(control, observation)
-        support = None if few or self.mesh is not None else self._support(np.asarray(belief.parameter))
+        support = None if few or self.shards is not None else self._support(np.asarray(belief.parameter))
         while True:
             updated, possible = update(self.program.at(elapsed), belief, support, move, seen)
             impossible = ~np.asarray(possible)

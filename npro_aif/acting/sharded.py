@@ -73,7 +73,7 @@ class ShardedBayes:
         self, fixed: Fixed, belief: Belief | ShardedBelief, _: None, control: np.ndarray, seen: np.ndarray
     ) -> tuple[ShardedBelief, np.ndarray]:
         """The belief, and whether what was seen is possible, by site."""
-        laid = lay(belief, self.shards)
+        laid = lay(belief, self.shards, self.program.signature)
         per_device = len(laid.parameter) // self.shards.count
         count = rounded(int(num_possible(laid).max()), per_device)
         if count > self.at_once:

@@ -243,6 +243,14 @@ class Functions:
 
     # --- Many at once ---
 
+    def check_batch(self, warm: Plan | None, count: int) -> None:
+        """Refuse plans to start from that are not one for each of ``count`` beliefs."""
+        if warm is not None and (warm.control.ndim != 3 or len(warm.control) != count):
+            raise ValueError(
+                f"warm: found a plan whose control has shape {warm.control.shape}, expected ({count}, T, U): the plans "
+                "that batch returned for these beliefs one step earlier"
+            )
+
     def plan_group(
         self,
         supports: list[Support | None],

@@ -80,7 +80,7 @@ class HostFunctions:
                 "what it looked at, and its next plan goes on from there)"
             )
 
-    def plan_group(self, *_: Any) -> NoReturn:
+    def check_batch(self, *_: Any) -> NoReturn:
         raise ValueError(
             f"batch: found the solver {type(self.solver).__name__}, expected one that is compiled; plan one by one"
         )

@@ -12,7 +12,6 @@ from npro_aif.inference.objectives import Objective
 from npro_aif.program.signature import Signature
 from npro_aif.shards import Shards
 from npro_aif.sizes import memory_bytes
-from npro_aif.solvers import CoordinateSolver
 
 # Tables (U, S, Θ) that exist at once, in a slice of a sweep. DoorKey-16x16 on two processes with 7,007 layouts each had
 # a peak of 7.4 GB, of which Python, JAX and beliefs took about 1.2, flows 3.2 and tables 0.2. Row by row
@@ -33,9 +32,9 @@ class Memory(NamedTuple):
 
 
 def num_flows(solver: Any, objective: Objective) -> int:
-    """The number of tables (T+1, S, Θ) that exist at once: q(θ, s_t), and the prior-predictive flow if it is used."""
-    reference = isinstance(solver, CoordinateSolver) and solver.unvisited == "prior" and objective.epistemic
-    return 1 + reference
+    """The number of tables (T+1, S, Θ) that exist at once, as the solver declares it: one where it does not."""
+    declared = getattr(solver, "num_flows", None)
+    return 1 if declared is None else declared(objective)
 
 
 def plan_memory(world: Any, signature: Signature, num_parameters: int, num_steps: int, flows: int) -> Memory:

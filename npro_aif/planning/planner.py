@@ -87,12 +87,18 @@ class Planner(Portable):
         self.solver = default_solver(self.guide, self.objective) if solver is None else solver
         self.max_horizon = declared_horizon(model) if max_horizon is None else max_horizon
         self.max_parameters = max_parameters
-        self.mesh = mesh
-        _check_mesh(mesh, self.guide, self.solver)
+        self.shards = None if mesh is None else Shards(mesh)
+        if self.shards is not None:
+            _check_layable(self.guide, self.solver)
         self.restore()
 
     def restore(self) -> None:
         self._functions: dict[tuple[int, str], Functions] = {}
+
+    @property
+    def mesh(self) -> jax.sharding.Mesh | None:
+        """The devices over which the parameters of a plan, or the rows of a batch, are laid."""
+        return None if self.shards is None else self.shards.mesh
 
     @property
     def num_traces(self) -> int:
@@ -134,7 +140,7 @@ class Planner(Portable):
         """Plan as a call does, but with the plan's arrays as long as ``max_horizon``, whatever the horizon."""
         functions, arguments = self._arguments(rng_key, belief, horizon, warm, elapsed)
         plan = functions.solve(*arguments)
-        return plan if self.mesh is None else plan._replace(belief=arguments[2])
+        return plan if self.shards is None else plan._replace(belief=arguments[2])
 
     def first_control(
         self, rng_key: Array, belief: Belief, horizon: int | Array | None = None, *, elapsed: int | Array = 0
@@ -155,10 +161,11 @@ class Planner(Portable):
         horizon: int | Array | None = None,
         *,
         by_cost: bool = False,
+        warm: Plan | None = None,
         elapsed: int | Array = 0,
     ) -> tuple[Array, Any]:
         """:meth:`first_control` or :meth:`first_cost`, with the solver's report (the ``info`` of the plan)."""
-        functions, arguments = self._arguments(rng_key, belief, horizon, None, elapsed)
+        functions, arguments = self._arguments(rng_key, belief, horizon, warm, elapsed)
         decide = functions.cost if by_cost else functions.decide
         return decide(functions.size(arguments[1]), *arguments)
 
@@ -225,6 +232,7 @@ class Planner(Portable):
             )
         horizon = self._horizon(horizon)
         functions = self._of(Belief(beliefs.parameter[0], beliefs.state[0]), horizon)
+        functions.check_batch(warm, count)
         if not is_concrete((beliefs, warm)):
             return jax.vmap(lambda key, belief, warm: self.solve(key, belief, horizon, warm, elapsed=elapsed))(
                 keys, beliefs, warm
@@ -339,8 +347,8 @@ class Planner(Portable):
 
     def _made(self, program: Program, num_steps: int) -> Any:
         make: Any = HostFunctions if hasattr(self.solver, "begin") else Functions
-        if self.mesh is not None:
-            make = functools.partial(ShardedFunctions, shards=Shards(self.mesh))
+        if self.shards is not None:
+            make = functools.partial(ShardedFunctions, shards=self.shards)
         return make(program, self.guide, self.objective, self.solver, num_steps)
 
 
@@ -367,12 +375,8 @@ def _table_guide(model: Callable[..., Any], guide: Any) -> TableGuide:
     return guide
 
 
-def _check_mesh(mesh: Any, guide: TableGuide, solver: Any) -> None:
-    """Refuse anything but a mesh, and settings that cannot be combined with one."""
-    if mesh is None:
-        return
-    if not isinstance(mesh, jax.sharding.Mesh):
-        raise ValueError(f"mesh: found {mesh!r}, expected a jax.sharding.Mesh")
+def _check_layable(guide: TableGuide, solver: Any) -> None:
+    """Refuse settings that cannot be combined with a mesh."""
     if hasattr(solver, "begin"):
         raise ValueError(
             f"mesh: found the solver {type(solver).__name__}, which runs outside of JAX, expected one that is compiled "

@@ -100,7 +100,7 @@ class ShardedFunctions(Functions):
         """A belief over the devices."""
         if not is_concrete(belief):
             raise ValueError("belief: found a traced one with mesh, expected numbers (it goes outside of jit and vmap)")
-        return lay(belief, self.shards)
+        return lay(belief, self.shards, self.program.signature)
 
     def laid(self, belief: ShardedBelief, horizon: int | Array, elapsed: Any) -> Laid:
         """The tables that a plan needs, of the parameters that are possible, each on its device."""
@@ -180,6 +180,13 @@ class ShardedFunctions(Functions):
 
     # --- Many at once ---
 
+    def check_batch(self, warm: Plan | None, count: int) -> None:
+        self.shards.check_context()
+        if warm is not None:
+            raise ValueError(
+                "warm: found plans to start from, with batch and mesh, expected None, or a planner without mesh"
+            )
+
     def plan_group(
         self,
         supports: list[Support | None],
@@ -190,8 +197,6 @@ class ShardedFunctions(Functions):
         elapsed: int | Array = 0,
     ) -> Plan:
         """Plans from beliefs whose supports have one size, batched: each device makes some of them by itself."""
-        if warm is not None:
-            raise ValueError("warm: found plans to start from, with batch and mesh, expected None")
         count, shards = len(supports), self.shards
         beliefs, horizon = typed_arguments(beliefs, horizon)
         support = None if supports[0] is None else stack(supports)

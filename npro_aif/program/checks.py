@@ -92,13 +92,18 @@ def check_preferences(reading: Reading) -> None:
 def check_belief(belief: Belief, signature: Signature, name: str = "belief") -> None:
     """Refuse a belief that does not fit the program, or (where its numbers are known) that does not sum to one."""
     check_shape(belief, name)
-    if np.shape(belief.state) != (signature.num_parameters, signature.num_states):
+    check_size(np.shape(belief.state), signature, name)
+    check_numbers(belief, name)
+
+
+def check_size(shape: tuple[int, ...], signature: Signature, name: str = "belief") -> None:
+    """Refuse a belief whose p(x|θ), of this shape, has other numbers of parameters or states than the program."""
+    if shape != (signature.num_parameters, signature.num_states):
         raise ModelError(
-            f"{name}: found state of shape {np.shape(belief.state)}, expected ({signature.num_parameters}, "
+            f"{name}: found state of shape {shape}, expected ({signature.num_parameters}, "
             f"{signature.num_states}) for the parameters {[s.name for s in signature.parameter]} and the states "
             f"{[s.name for s in signature.state]}"
         )
-    check_numbers(belief, name)
 
 
 def check_beliefs(beliefs: Belief, signature: Signature) -> None:

@@ -7,6 +7,7 @@ process holds all parameters.
 from __future__ import annotations
 
 import functools
+import numbers
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -17,11 +18,13 @@ import numpy as np
 from jax import Array
 from jax.sharding import Mesh
 
-from npro_aif.belief import ROW_SUM_TOLERANCE, Belief, check_numbers, check_shape, is_sparse
+from npro_aif.belief import ROW_SUM_TOLERANCE, Belief, check_sums, is_sparse
 from npro_aif.errors import ModelError
 from npro_aif.numerics import safe_log
 from npro_aif.program.blank import blank_belief, check_blank
+from npro_aif.program.checks import check_belief, check_size
 from npro_aif.program.program import Fixed, Program
+from npro_aif.program.signature import Signature
 from npro_aif.shards import Shards
 from npro_aif.tables.world import World
 
@@ -59,22 +62,19 @@ class ShardedBelief:
         :param rows: from the flat indices of parameters, (K,), to a belief with their p(θ), (K,), and p(x|θ), (K, X).
         """
         shards = Shards(mesh)
+        shards.check_context()
+        _check_arguments(rows, num_parameters)
         per_device = shards.padded(num_parameters) // shards.count
         parts = []
-        for place, device in enumerate(mesh.devices.flat):
+        for place, device in enumerate(shards.mesh.devices.flat):
             if device.process_index == jax.process_index():
                 first = min(place * per_device, num_parameters - 1)  # a device may hold nothing but padding
                 theta = np.arange(first, max(first + 1, min((place + 1) * per_device, num_parameters)), dtype=np.int32)
-                part = _padded(
-                    _checked(rows(theta), len(theta)), per_device, empty=place * per_device >= num_parameters
-                )
+                part = _padded(_checked(rows(theta), theta), per_device, empty=place * per_device >= num_parameters)
                 parts.append(jax.device_put(part, device))
+        _check_states(parts, shards)
 
-        def whole(*tables: Array) -> Array:
-            shape = per_device * shards.count, *tables[0].shape[1:]
-            return jax.make_array_from_single_device_arrays(shape, shards.sharding(PARAMETERS), list(tables))
-
-        parameter, state = jax.tree.map(whole, *parts)
+        parameter, state = jax.tree.map(lambda *tables: _joined(list(tables), shards), *parts)
         belief = cls(parameter, state, num_parameters, shards)
         total = float(_total(belief.parameter, shards))
         if not abs(total - 1) <= ROW_SUM_TOLERANCE:
@@ -107,9 +107,12 @@ class ShardedBelief:
         for device_shards in zip(*(table.addressable_shards for table in self.tables), strict=True):
             rows = function(Belief(*(np.asarray(shard.data) for shard in device_shards)))
             parts.append(jax.device_put(rows[None], device_shards[0].device))
-        shape = self.shards.count, *parts[0].shape[1:]
-        whole = jax.make_array_from_single_device_arrays(shape, self.shards.sharding(PARAMETERS), parts)
-        return _everywhere(whole, self.shards)
+        return _everywhere(_joined(parts, self.shards), self.shards)
+
+
+def num_bytes(belief: Belief | ShardedBelief) -> int:
+    """The bytes of a belief; of one over devices those on all of them together, the same number on every process."""
+    return sum(table.nbytes for table in (belief.tables if isinstance(belief, ShardedBelief) else belief))
 
 
 def mean_state(belief: Belief | ShardedBelief) -> np.ndarray:
@@ -119,32 +122,60 @@ def mean_state(belief: Belief | ShardedBelief) -> np.ndarray:
     return np.asarray(belief.parameter) @ (belief.state if is_sparse(belief) else np.asarray(belief.state))
 
 
-def lay(belief: Belief | ShardedBelief, shards: Shards) -> ShardedBelief:
-    """A belief over these devices; a whole belief, which every process holds, is divided."""
+def lay(belief: Belief | ShardedBelief, shards: Shards, signature: Signature) -> ShardedBelief:
+    """A belief of a program over these devices; a whole belief, which every process holds, is divided."""
+    shards.check_context()
     if isinstance(belief, ShardedBelief):
+        check_size(belief.shape, signature)
         if belief.shards != shards:
             raise ValueError(
                 f"belief: found one that is laid over {belief.shards.mesh}, expected the planner's or filter's own "
                 f"mesh, {shards.mesh}"
             )
         return belief
-    check_shape(belief)
-    check_numbers(belief)
+    check_belief(belief, signature)
     share, states = np.asarray(belief.parameter), belief.state if is_sparse(belief) else np.asarray(belief.state)
     return ShardedBelief.of(shards.mesh, lambda theta: Belief(share[theta], states[theta]), len(share))
 
 
-def _checked(part: Belief, count: int) -> Belief:
-    """The rows that a function made, checked."""
+def _check_arguments(rows: Any, num_parameters: Any) -> None:
+    if not callable(rows):
+        raise ValueError(f"rows: found {type(rows).__name__}, expected a function from indices of parameters to rows")
+    whole = isinstance(num_parameters, numbers.Integral) and not isinstance(num_parameters, bool)
+    if not whole or num_parameters < 1:
+        raise ValueError(f"num_parameters: found {num_parameters!r}, expected how many there are, at least 1")
+
+
+def _check_states(parts: list[Belief], shards: Shards) -> None:
+    """Refuse devices with different numbers of states; every process sees those of all."""
+    own = [jax.device_put(np.array([part.state.shape[1]], np.int32), part.parameter.device) for part in parts]
+    sizes = _everywhere(_joined(own, shards), shards).tolist()
+    if len(set(sizes)) > 1:
+        raise ModelError(
+            f"belief.state: found rows of {sizes} states, device by device, expected as many on every device"
+        )
+
+
+def _joined(parts: list[Array], shards: Shards) -> Array:
+    """One array from the parts that this process's devices hold, laid over all devices along its first axis."""
+    shape = parts[0].shape[0] * shards.count, *parts[0].shape[1:]
+    return jax.make_array_from_single_device_arrays(shape, shards.sharding(PARAMETERS), parts)
+
+
+def _checked(part: Any, theta: np.ndarray) -> Belief:
+    """The rows that a function made for some parameters, checked."""
+    if not isinstance(part, Belief):
+        raise ModelError(
+            f"rows: found a function that returns {type(part).__name__}, expected aif.Belief(parameter, state) with "
+            "p(θ) and p(x|θ) of the parameters that it is asked for"
+        )
+    count = len(theta)
     shapes = tuple(np.shape(table) for table in part)
     if shapes[0] != (count,) or len(shapes[1]) != 2 or len(part.state) != count:
         raise ModelError(f"belief: found rows of shapes {shapes}, expected ({count},) and ({count}, X)")
     share = np.asarray(part.parameter)
     states = np.asarray(part.state)
-    wrong = np.abs(states.sum(-1) - 1) > ROW_SUM_TOLERANCE
-    if wrong.any():
-        row = int(np.argmax(wrong))
-        raise ModelError(f"belief.state: found that row {row} sums to {states[row].sum():.6g}, expected 1")
+    check_sums(states, first=int(theta[0]))
     if (share < 0).any() or (states < 0).any():
         raise ModelError("belief: found a negative probability, expected at least 0")
     dtype = jnp.result_type(float)
@@ -162,7 +193,12 @@ def _total(parameter: Array, shards: Shards) -> np.ndarray:
 
 
 def _everywhere(table: Array, shards: Shards) -> np.ndarray:
-    return np.asarray(jax.jit(lambda table: table, out_shardings=shards.sharding())(table))
+    return np.asarray(_copied(table, shards))
+
+
+@functools.partial(jax.jit, static_argnums=1)
+def _copied(table: Array, shards: Shards) -> Array:
+    return jax.lax.with_sharding_constraint(table, shards.sharding())
 
 
 # --- Some of the rows ---------------------------------------------------------------------------------------

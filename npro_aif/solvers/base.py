@@ -82,6 +82,13 @@ class Solver(Protocol):
         """Refuse a problem that it cannot solve; called once, with the tables, before anything is compiled."""
         ...
 
+    def num_flows(self, objective: Objective) -> int:
+        """How many tables of the size of q(θ, s_t) at all times, (T+1, S, Θ), it holds at once.
+
+        The memory of a plan is estimated with it. A solver that does not say is taken to hold one.
+        """
+        return 1
+
     def solve(self, problem: Problem, key: Array, params: Any) -> Solution:
         """Solve the problem, starting from the guide's parameters ``params``; traced by JAX."""
         ...

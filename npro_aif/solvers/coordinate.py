@@ -132,6 +132,10 @@ class CoordinateSolver:
         if descends(problem.objective):
             check_descent(problem)
 
+    def num_flows(self, objective: Objective) -> int:
+        """That of q, and the prior-predictive one where it stands in for q."""
+        return 2 if self.unvisited == "prior" and objective.epistemic else 1
+
     def solve(self, problem: Problem, key: Array, params: Any) -> Solution:
         """Sweep from ``params``, and from further key-seeded policies and q(θ), until q reproduces itself.
 

@@ -11,6 +11,7 @@ import optax
 from jax import Array
 from numpyro.distributions.transforms import biject_to
 
+from npro_aif.inference.objectives import Objective
 from npro_aif.solvers.base import Problem, Solution, SolverInfo
 
 PATIENCE = 20  # the number of steps in a row that must change F by less than the tolerance
@@ -52,6 +53,10 @@ class SVISolver:
 
     def check(self, problem: Problem) -> None:
         """Accept every guide and objective."""
+
+    def num_flows(self, objective: Objective) -> int:
+        """That of q alone."""
+        return 1
 
     def solve(self, problem: Problem, key: Array, params: Any) -> Solution:
         """Minimise the objective, starting from the guide's parameters ``params``.

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import json
+import re
 import resource
 import sys
 from collections.abc import Callable
@@ -17,6 +18,8 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 import optax
+import pytest
+from jax.sharding import AxisType, Mesh
 
 import npro_aif as aif
 from npro_aif.guides import TemporalGuide
@@ -183,6 +186,21 @@ def large(mesh: Any) -> Made:
     return {"leaves": [leaf for plan in plans for leaf in plan["leaves"]]}
 
 
+def uneven(mesh: Any) -> Made:
+    """Rows of more states on the last device: every process refuses them, also one that has no such row."""
+    last, message = 9, "[3, 4]"
+
+    def rows(theta: np.ndarray) -> aif.Belief:
+        states = 4 if last in theta else 3
+        return aif.Belief(np.full(len(theta), 1 / (last + 1)), np.full((len(theta), states), 1 / states))
+
+    if mesh is not None:
+        with pytest.raises(aif.ModelError) as refusal:
+            aif.ShardedBelief.of(mesh, rows, last + 1)
+        (message,) = re.findall(r"belief.state: found rows of (.*) states, device by device", str(refusal.value))
+    return {"leaves": [sorted(set(json.loads(message)))]}
+
+
 WORLDS: dict[str, Callable[[Any], Made]] = {
     "tmaze": t_maze,
     "certain": certain,
@@ -192,6 +210,7 @@ WORLDS: dict[str, Callable[[Any], Made]] = {
     "batch": batch,
     "wide": wide,
     "large": large,
+    "uneven": uneven,
     "doorkey": door_key,
 }
 
@@ -200,7 +219,8 @@ def main() -> None:
     names, count, place, port = sys.argv[1].split(","), int(sys.argv[2]), int(sys.argv[3]), sys.argv[4]
     if count > 1:
         jax.distributed.initialize(f"localhost:{port}", count, place, initialization_timeout=60)
-    mesh = jax.sharding.Mesh(np.asarray(jax.devices()), ("parameter",)) if count else None
+    # The axes are explicit as those of jax.make_mesh; in the tests of one process they are not.
+    mesh = Mesh(np.asarray(jax.devices()), ("parameter",), axis_types=(AxisType.Explicit,)) if count else None
     if "--quick" in sys.argv:
         jax.config.update("jax_disable_most_optimizations", True)
     for name in names:

@@ -5,8 +5,10 @@ The processes are started here and print what they found; what one process finds
 
 from __future__ import annotations
 
+import copy
 import json
 import os
+import pickle
 import socket
 import subprocess
 import sys
@@ -23,12 +25,12 @@ import pytest
 
 import npro_aif as aif
 from npro_aif.acting.solutions import compiling
-from npro_aif.guides import RecallGuide, SequenceGuide
+from npro_aif.guides import RecallGuide, SequenceGuide, TemporalGuide
 from npro_aif.models import tmaze
 from npro_aif.planning import memory
 from npro_aif.program import sharded
 from tests.layouts import HORIZON, PLACES, THETA, ring, ring_belief
-from tests.planning.sharded_worlds import WORLDS
+from tests.planning.sharded_worlds import WORLDS, plan_of
 
 KEY = jax.random.key(0)
 SECONDS = 300  # after which a process that waits for another is ended
@@ -78,7 +80,7 @@ def alone(names: str) -> list[Any]:
 
 
 def test_two_processes_plan_and_perceive_as_one_does(quick_compile: None) -> None:
-    names = "tmaze"
+    names = "tmaze,uneven"
     first, second = run(names, processes=2)
     assert_same(first, alone(names))
     assert [row["leaves"] for row in first] == [row["leaves"] for row in second]
@@ -150,6 +152,8 @@ def test_refusals_by_name(mesh: jax.sharding.Mesh) -> None:
     model, belief = tmaze.tmaze, tmaze.initial_belief()
     with pytest.raises(ValueError, match=r"mesh: found 2, expected a jax.sharding.Mesh"):
         aif.Planner(model, mesh=2)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=r"mesh: found 2, expected a jax.sharding.Mesh"):
+        aif.Filter(model, belief, mesh=2)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="mesh: found the solver SearchSolver"):
         aif.Planner(model, RecallGuide(model), mesh=mesh)
     with pytest.raises(ValueError, match="mesh: found the guide SequenceGuide"):
@@ -160,6 +164,96 @@ def test_refusals_by_name(mesh: jax.sharding.Mesh) -> None:
     planner = aif.Planner(model, mesh=mesh)
     with pytest.raises(ValueError, match="belief: found a traced one with mesh"):
         jax.jit(lambda belief: planner(KEY, belief).control)(belief)
+
+
+def four(belief: aif.Belief, horizon: Any = 2) -> None:
+    """A ring of four places, whose prize is at the place of θ."""
+    theta = aif.parameter("theta", dist.Categorical(belief.parameter))
+    x = aif.state("x", dist.Categorical(belief.state[theta]))
+
+    def step(x: Any, t: Any) -> Any:
+        u = aif.control("u", dist.Categorical(probs=jnp.full(2, 0.5)))
+        x = aif.state("x", aif.DeterministicCategorical((x + u) % 4, 4))
+        aif.preference("goal", jnp.where(x == theta, 1.0, 0.0))
+        return x
+
+    aif.rollout(step, x, horizon)
+
+
+def uniform(num_parameters: int, num_states: int) -> aif.Belief:
+    shape = num_parameters, num_states
+    return aif.Belief(jnp.full(num_parameters, 1 / num_parameters), jnp.full(shape, 1 / num_states))
+
+
+def test_a_belief_of_another_size_is_refused_as_without_a_mesh(mesh: jax.sharding.Mesh) -> None:
+    belief, solver = uniform(4, 4), aif.CoordinateSolver(max_sweeps=1, restarts=1)
+    planner, alone = (aif.Planner(four, solver=solver, mesh=m) for m in (mesh, None))
+    update = aif.Filter(four, belief, mesh=mesh)
+    for each in (planner, alone):
+        each.program(belief)  # it is read with a belief of the right size
+    for shape in ((6, 4), (3, 4), (4, 5)):
+        wrong = uniform(*shape)
+        with pytest.raises(aif.ModelError) as refusal:
+            alone(KEY, wrong)
+        message = str(refusal.value)
+        assert message.startswith(f"belief: found state of shape {shape}, expected (4, 4)")
+        parts = [np.asarray(table) for table in wrong]
+        laid = aif.ShardedBelief.of(mesh, lambda i, parts=parts: aif.Belief(*(p[i] for p in parts)), shape[0])
+        for found in (wrong, laid):
+            for use in (lambda b: planner(KEY, b), planner.memory, planner.accepted, lambda b: update(b, None, None)):
+                with pytest.raises(aif.ModelError) as refusal:
+                    use(found)
+                assert str(refusal.value) == message
+
+
+def test_a_policy_that_is_not_learned(mesh: jax.sharding.Mesh) -> None:
+    guide, solver = TemporalGuide(tmaze.tmaze, learn=("observation",)), aif.CoordinateSolver(max_sweeps=2, restarts=1)
+    plans = [
+        aif.Planner(tmaze.tmaze, guide, solver=solver, max_horizon=2, mesh=m)(KEY, tmaze.initial_belief())
+        for m in (mesh, None)
+    ]
+    assert_same(*([{"name": "a plan", **plan_of(plan)}] for plan in plans))
+    for plan in plans:
+        np.testing.assert_allclose(plan.policy, 0.25)  # the model's
+        assert set(plan.params) <= set(guide.tables(plans[1].world(), 2))
+
+
+def test_a_call_inside_of_explicit_axes_is_refused(mesh: jax.sharding.Mesh) -> None:
+    explicit = jax.make_mesh((len(jax.devices()),), ("parameter",), axis_types=(jax.sharding.AxisType.Explicit,))
+    planner = aif.Planner(four, mesh=explicit)
+    assert planner.mesh == aif.Planner(four, mesh=mesh).mesh
+    laid = planner.accepted(uniform(4, 4))
+    assert aif.Planner(four, mesh=mesh).accepted(laid) is laid
+    with jax.set_mesh(explicit):
+        for belief in (uniform(4, 4), laid):
+            with pytest.raises(ValueError, match=r"mesh: found a call inside of jax.set_mesh with the explicit axes"):
+                planner(KEY, belief)
+
+
+def test_plans_to_start_a_batch_from_are_refused(mesh: jax.sharding.Mesh) -> None:
+    beliefs, keys = jax.tree.map(lambda table: jnp.stack([table] * 2), uniform(4, 4)), jax.random.split(KEY, 2)
+    solver = aif.CoordinateSolver(max_sweeps=1, restarts=1)
+    planner, alone = (aif.Planner(four, solver=solver, mesh=m) for m in (mesh, None))
+    plan = alone(KEY, uniform(4, 4))
+    with pytest.raises(ValueError, match="warm: found plans to start from, with batch and mesh, expected None"):
+        planner.batch(keys, beliefs, warm=plan)
+    with pytest.raises(ValueError, match=r"warm: found a plan whose control has shape \(2, 2\), expected \(2, T, U\)"):
+        alone.batch(keys, beliefs, warm=plan)
+
+
+def test_a_mesh_does_not_travel(mesh: jax.sharding.Mesh) -> None:
+    planner = aif.Planner(four, solver=aif.CoordinateSolver(max_sweeps=1, restarts=1), mesh=mesh)
+    belief = planner.accepted(uniform(4, 4))
+    agent = aif.Agent(planner, belief, act_by="cost")
+    for value in (belief, planner, aif.Filter(four, uniform(4, 4), mesh=mesh), agent):
+        with pytest.raises(TypeError, match=r"mesh: found Mesh\(.*in what is to be pickled, expected none"):
+            pickle.dumps(value)
+    executor: Any = ThreadPoolExecutor(1)
+    with executor, pytest.raises(TypeError, match="to an executor give a planner without a mesh"):
+        aif.run_episodes(dict, agent, range(2), executor=executor)
+    again = copy.deepcopy(belief)
+    assert again.shards == belief.shards
+    np.testing.assert_array_equal(again.whole().state, belief.whole().state)
 
 
 def test_a_model_that_changes_the_belief_is_refused(mesh: jax.sharding.Mesh) -> None:
@@ -215,3 +309,27 @@ def test_rows_of_a_belief_are_checked(mesh: jax.sharding.Mesh) -> None:
         of(-belief.parameter, belief.state)
     with pytest.raises(aif.ModelError, match=r"belief: found rows of shapes"):
         of(belief.parameter, belief.state[:, 0])
+    broken = np.array(belief.state)
+    broken[3, 0] = np.nan
+    with pytest.raises(aif.ModelError, match=r"belief.state: found that row 3 sums to nan"):
+        of(belief.parameter, broken)
+
+
+def test_what_makes_a_belief_is_checked(mesh: jax.sharding.Mesh) -> None:
+    def rows(theta: np.ndarray) -> aif.Belief:
+        return aif.Belief(np.full(len(theta), 1 / 4), np.full((len(theta), 3), 1 / 3))
+
+    make: Any = aif.ShardedBelief.of
+    assert make(mesh, rows, np.int64(4)).shape == (4, 3)
+    for returned in (None, (1, 2)):
+        name = type(returned).__name__
+        with pytest.raises(aif.ModelError, match=f"rows: found a function that returns {name}, expected aif.Belief"):
+            make(mesh, lambda theta, returned=returned: returned, 4)
+    with pytest.raises(ValueError, match="rows: found ndarray, expected a function from indices of parameters"):
+        make(mesh, np.eye(4), 4)
+    for count in (0, -1, 2.5, True):
+        with pytest.raises(ValueError, match=f"num_parameters: found {count!r}, expected how many there are"):
+            make(mesh, rows, count)
+    for wrong in (None, jax.devices()):
+        with pytest.raises(ValueError, match=r"mesh: found .*, expected a jax.sharding.Mesh with devices"):
+            make(wrong, rows, 4)

@@ -47,6 +47,23 @@ def test_what_it_refuses_is_refused_before_anything_is_compiled() -> None:
     assert planner.num_traces == 0
 
 
+def test_a_solver_says_how_many_flows_it_holds() -> None:
+    class Keeping(Lottery):
+        def num_flows(self, objective: Any) -> int:
+            return 2 + objective.epistemic
+
+    def flows(solver: Any, objective: Any) -> int:
+        planner = aif.Planner(tmaze.tmaze, objective=objective, solver=solver, max_horizon=2)
+        return planner.memory(tmaze.initial_belief()).flows
+
+    one = 3 * 5 * 2 * 4  # times, states, parameters and bytes
+    assert flows(Lottery(), aif.Active()) == one
+    assert (flows(Keeping(), aif.Planning()), flows(Keeping(), aif.Active())) == (2 * one, 3 * one)
+    free, prior = (aif.CoordinateSolver(unvisited=name) for name in ("free", "prior"))
+    assert [flows(s, aif.Active()) for s in (free, prior)] == [one, 2 * one]
+    assert flows(prior, aif.Planning()) == one
+
+
 def test_half_a_solver_is_refused() -> None:
     class Half:
         def solve(self, problem: Any, key: Any, params: Any) -> None:
