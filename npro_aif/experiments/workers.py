@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import re
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
 from contextlib import contextmanager
 from pathlib import Path
+from queue import Empty, SimpleQueue
 from typing import Any
 
 from rich.console import Console
@@ -44,15 +46,32 @@ def workplace(workers: int | None, dask: str | None) -> Iterator[Executor | Work
     except ImportError as error:
         raise SettingsError(str(missing(error, "--dask"))) from error
     address = scheduler_address(dask)
-    try:
-        client = Client(address, timeout=SECONDS, set_as_default=False)
-    except (OSError, ValueError, TypeError, ImportError) as error:  # the last two of protocols that are not set up
-        raise SettingsError(f"dask: found no scheduler at {address} ({error}), expected one that runs") from error
+    client = _connected(lambda: Client(address, timeout=SECONDS, set_as_default=False), address)
     try:
         _await_workers(client, address)
         yield client.get_executor(pure=False)
     finally:
         client.close(timeout=2)
+
+
+def _connected(connect: Callable[[], Any], address: str) -> Any:
+    """A Dask client; what takes the connection and never answers, as the dashboard does, is given up, too."""
+    ends: SimpleQueue[Any] = SimpleQueue()
+
+    def attempt() -> None:
+        try:
+            ends.put(connect())
+        except Exception as error:  # also what Dask does not tell: protocols that are not set up, and the like
+            ends.put(error)
+
+    threading.Thread(target=attempt, daemon=True).start()
+    try:
+        client = ends.get(timeout=2 * SECONDS)
+    except Empty:
+        client = TimeoutError("it takes connections and does not answer: is this the port of the dashboard?")
+    if isinstance(client, Exception):
+        raise SettingsError(f"dask: found no scheduler at {address} ({client}), expected one that runs") from client
+    return client
 
 
 def scheduler_address(dask: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -55,6 +56,15 @@ def test_what_is_no_scheduler_is_named(
     with pytest.raises(SettingsError, match=message) as caught, workplace(None, word):
         pass
     assert "expected host:port, tcp://host:port or the file" in str(caught.value)
+
+
+def test_what_does_not_answer_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("distributed")
+    monkeypatch.setattr(workers, "SECONDS", 0.1)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        word = f"127.0.0.1:{server.getsockname()[1]}"
+        with pytest.raises(SettingsError, match=f"found no scheduler at tcp://{word}"), workplace(None, word):
+            pass
 
 
 def test_a_scheduler_without_workers_is_told(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture) -> None:
