@@ -14,6 +14,7 @@ import npro_aif as aif
 from npro_aif.acting.solutions import Solutions, Solved
 from npro_aif.experiments import reproduce
 from npro_aif.experiments import run as command
+from npro_aif.experiments.files import stored
 from npro_aif.experiments.run import run
 from npro_aif.experiments.tasks import Settings, SettingsError, make_task
 from npro_aif.pomdp.program import find_file
@@ -150,3 +151,9 @@ def test_workers_find_a_file_from_another_folder(tmp_path: Path, monkeypatch: py
     for recipe in recipes:
         worlds, _ = recipe()
         worlds().reset(seed=0)
+
+
+def test_a_result_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    (tmp_path / "row.json").write_text('{"settings"')
+    with pytest.raises(SettingsError, match=r"row\.json: found no result that can be read"):
+        stored(tmp_path / "row.json", {})
