@@ -27,8 +27,9 @@ import tempfile
 import time
 from pathlib import Path
 
-from npro_aif.acting.distributed import Job, Workers, run_block
+from npro_aif.acting.distributed import Job, run_block
 from npro_aif.acting.episodes import blocks_of
+from npro_aif.acting.pools import Workers
 from npro_aif.cli import keep_compiled
 from npro_aif.experiments.run import make_players
 from npro_aif.experiments.tasks import Settings

@@ -44,9 +44,13 @@ def main(
 def keep_compiled() -> None:
     """Let JAX keep what it compiles in the user's cache folder, unless another folder is set already.
 
-    This is set in the environment, so that workers use it too; JAX reads it when it is imported, which comes later.
+    This is set in the environment, so that workers use it too; JAX reads it when it is imported, which comes later. A
+    user without a home folder has no cache.
     """
-    caches = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    try:
+        caches = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    except RuntimeError:  # a number of a user that the machine does not know, as in containers
+        return
     os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(caches / "npro-aif" / "jax"))
     os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
     os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
@@ -186,7 +190,7 @@ def run(
     dask: DaskOption = None,
 ) -> None:
     """Run an agent in a task and summarise the episodes."""
-    from npro_aif.acting.distributed import WorkersLost
+    from npro_aif.acting.pools import WorkersLost
     from npro_aif.experiments.run import INTERRUPTED
     from npro_aif.experiments.run import run as run_task
     from npro_aif.experiments.tasks import Settings, SettingsError
@@ -290,7 +294,7 @@ def reproduce(
     dask: DaskOption = None,
 ) -> None:
     """Make the paper's tables and figures with our numbers; a run that was stopped continues where it was."""
-    from npro_aif.acting.distributed import WorkersLost
+    from npro_aif.acting.pools import WorkersLost
     from npro_aif.experiments.reproduce import reproduce as make
     from npro_aif.experiments.run import INTERRUPTED
     from npro_aif.experiments.tasks import SettingsError

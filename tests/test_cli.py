@@ -223,3 +223,12 @@ def test_what_is_compiled_is_kept_where_the_user_keeps_caches(monkeypatch: pytes
     monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", "elsewhere")
     keep_compiled()
     assert os.environ["JAX_COMPILATION_CACHE_DIR"] == "elsewhere"
+    for name in ("XDG_CACHE_HOME", "JAX_COMPILATION_CACHE_DIR"):
+        monkeypatch.delenv(name)
+    monkeypatch.setattr(Path, "home", no_home)
+    keep_compiled()
+    assert "JAX_COMPILATION_CACHE_DIR" not in os.environ
+
+
+def no_home() -> Path:
+    raise RuntimeError("Could not determine home directory.")

@@ -10,19 +10,21 @@ from __future__ import annotations
 import concurrent.futures
 import hashlib
 import json
-import multiprocessing
-import os
 import pickle
 import threading
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor
+from concurrent.futures import BrokenExecutor, Executor, Future
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 
 from npro_aif.acting.episodes import Acting, Effort, Episode, blocks_of, effort, iterate_episodes
+from npro_aif.acting.pools import Workers, WorkersLost, killed_its_workers, opened, renews
 from npro_aif.acting.solutions import Solutions, write
 from npro_aif.pickling import dumps
 from npro_aif.solvers.search import Certificate
@@ -30,10 +32,6 @@ from npro_aif.solvers.search import Certificate
 Recipe = Callable[[], tuple[Any, Acting]]  # makes what run_episodes takes: environments and an agent
 
 FRUITLESS = 3  # after this many new pools in a row that finish nothing, the job itself must be killing its worker
-
-
-class WorkersLost(RuntimeError):
-    """The workers that played the episodes are gone; the blocks they had finished are kept if there is a folder."""
 
 
 class Store(NamedTuple):
@@ -49,6 +47,7 @@ class Job(NamedTuple):
     recipe: bytes  # a pickled Recipe
     seeds: tuple[int, ...]
     store: Store | None = None  # the folder in which workers share the problems that they solved
+    double: bool = False  # in float64, as where the job was made
 
 
 class Block(NamedTuple):
@@ -66,6 +65,11 @@ _local = threading.local()  # the worker's own: environments, agent and solution
 
 def run_block(job: Job) -> Block:
     """Run a job; a worker builds the agent once and uses it for later jobs too."""
+    with jax.enable_x64(job.double):
+        return _run(job)
+
+
+def _run(job: Job) -> Block:
     worlds, agent, solutions = _built(job)
     before, shown = effort(solutions), len(_certificates(agent))
     episodes = tuple(iterate_episodes(worlds, agent, job.seeds, solutions=solutions))
@@ -77,7 +81,7 @@ def run_block(job: Job) -> Block:
 
 def _built(job: Job) -> tuple[Any, Acting, Solutions]:
     built = vars(_local).setdefault("built", {})
-    name = hashlib.blake2b(job.recipe + repr(job.store).encode(), digest_size=16).hexdigest()
+    name = hashlib.blake2b(job.recipe + repr((job.store, job.double)).encode(), digest_size=16).hexdigest()
     if name not in built:
         solutions = Solutions() if job.store is None else Solutions(job.store.folder, job.store.settings)
         built[name] = (*pickle.loads(job.recipe)(), solutions)
@@ -99,34 +103,47 @@ def iterate_blocks(
     If an executor breaks, the blocks that it had finished are handed over (and kept), and then an error is raised;
     :class:`Workers` instead makes a new pool and runs the lost blocks again.
     """
-    payload = dumps(recipe)
+    payload, double = _portable(recipe), jnp.result_type(float) == jnp.float64
     waiting: dict[int, Job] = {}
     for block in blocks_of(seeds):
         finished = None if store is None else _read(store, block)
         if finished is None:
-            waiting[block[0]] = Job(payload, block, store)
+            waiting[block[0]] = Job(payload, block, store, double)
         else:
             yield finished
     fruitless = 0
     while waiting:
-        count, broken = len(waiting), None
-        with _pool(executor) as pool:
-            futures = {pool.submit(run_block, job): first for first, job in waiting.items()}
+        count = len(waiting)
+        broken: Exception | None = None
+        with opened(executor) as pool:
+            futures: dict[Future[Block], int] = {}
             try:
+                try:
+                    for first, job in waiting.items():
+                        futures[pool.submit(run_block, job)] = first
+                except BrokenExecutor as error:  # what was submitted before ends with it, or has ended well
+                    broken = error
                 for future in concurrent.futures.as_completed(futures):
+                    job = waiting[futures[future]]
                     try:
                         result = future.result()
                     except (BrokenExecutor, concurrent.futures.CancelledError) as error:
                         broken = error
                         continue
-                    job = waiting.pop(futures[future])
+                    except Exception as error:
+                        error.add_note(f"This happened on a worker, in the block of episodes with {_named(job.seeds)}.")
+                        if killed_its_workers(error):
+                            raise _deadly(error, job.seeds) from error
+                        raise
+                    del waiting[futures[future]]
                     if store is not None:
                         _write(store, job.seeds, result)
                     yield result
             except BaseException:  # Ctrl-C, an error in a job, or the caller has stopped iterating
-                _cancel(futures)
+                if not renews(executor):  # a pool of its own ends here anyway
+                    _cancel(futures)
                 raise
-        if broken is not None and not _renews(executor):
+        if broken is not None and not renews(executor):
             raise WorkersLost(
                 f"executor: found it broken ({type(broken).__name__}: {broken}) with {len(waiting)} blocks of episodes "
                 "left, expected one that lasts; what was finished is kept where there is a folder"
@@ -145,6 +162,39 @@ def total(blocks: Sequence[Block]) -> Effort:
     return Effort(*(sum(values) for values in zip(none, *(block.effort for block in blocks), strict=True)))
 
 
+def _named(seeds: Sequence[int]) -> str:
+    return f"the seed {seeds[0]}" if len(seeds) == 1 else f"the seeds {seeds[0]} to {seeds[-1]}"
+
+
+def _deadly(error: Exception, seeds: Sequence[int]) -> WorkersLost:
+    return WorkersLost(
+        f"executor: found that every worker that played the episodes with {_named(seeds)} died ({error}), expected an "
+        "agent and an environment that let their process live (do workers have enough memory?)"
+    )
+
+
+def _portable(recipe: Recipe) -> bytes:
+    """The bytes of a recipe; what cannot be sent to a worker is named."""
+    try:
+        return dumps(recipe)
+    except Exception as error:  # pickle raises what the objects raise
+        parts = recipe.parts() if isinstance(recipe, Given) else {"recipe": recipe}
+        name, part = next(((name, part) for name, part in parts.items() if not _travels(part)), ("recipe", recipe))
+        kind = part.__qualname__ if isinstance(part, type) else type(part).__qualname__
+        raise pickle.PicklingError(
+            f"{name}: found one for the executor that cannot be pickled ({kind}: {error}), expected one that can: "
+            "locks, open files and the like should be made in the worker (in reset, or left out by __getstate__)"
+        ) from error
+
+
+def _travels(value: Any) -> bool:
+    try:
+        dumps(value)
+    except Exception:
+        return False
+    return True
+
+
 @dataclass(frozen=True)
 class Given:
     """A recipe from environments and an agent that exist already; they travel by value."""
@@ -155,50 +205,9 @@ class Given:
     def __call__(self) -> tuple[Any, Acting]:
         return self.worlds, self.agent
 
-
-@dataclass(frozen=True)
-class Workers:
-    """Processes of this machine: spawned, never forked, with one core each where there are enough."""
-
-    count: int
-
-    def pool(self) -> ProcessPoolExecutor:
-        """A new pool."""
-        context = multiprocessing.get_context("spawn")
-        cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
-        return ProcessPoolExecutor(self.count, context, initializer=_settle, initargs=(context.Value("i", 0), cores))
-
-
-def _settle(counter: Any, cores: Sequence[int]) -> None:
-    """Pin a new worker to the next core: two workers on all cores are slower than two with one core each."""
-    with counter.get_lock():
-        number, counter.value = counter.value, counter.value + 1
-    if cores:
-        os.sched_setaffinity(0, {cores[number % len(cores)]})
-
-
-def _renews(executor: Any) -> bool:
-    """Whether an executor can make a new pool after one broke."""
-    return hasattr(executor, "pool")
-
-
-class _pool:
-    """The executor to submit to: the given one, which is not shut down, or a pool of its own."""
-
-    def __init__(self, executor: Executor | Workers):
-        self.own: Any = executor.pool() if _renews(executor) else None  # type: ignore[union-attr]
-        self.executor: Any = self.own or executor
-
-    def __enter__(self) -> Executor:
-        return self.executor
-
-    def __exit__(self, *_: object) -> None:
-        if self.own is None:
-            return
-        processes = list((getattr(self.own, "_processes", None) or {}).values())
-        self.own.shutdown(wait=False, cancel_futures=True)
-        for process in processes:  # nobody waits for their blocks any more
-            process.terminate()
+    def parts(self) -> dict[str, Any]:
+        """What travels, by the names under which the user gave it."""
+        return {"env": self.worlds, "agent": self.agent}
 
 
 def _cancel(futures: Mapping[Future[Block], int]) -> None:
@@ -222,12 +231,25 @@ def _write(store: Store, seeds: Sequence[int], block: Block) -> None:
 
 
 def _read(store: Store, seeds: tuple[int, ...]) -> Block | None:
+    """The block from its file; None if there is none, or only a damaged one, which is told."""
     path = _path(store, seeds)
     if not path.exists():
         return None
-    content = json.loads(path.read_text())
-    if tuple(content["seeds"]) != seeds:
-        return None
+    try:
+        block = _parse(json.loads(path.read_text()))
+        if tuple(episode.seed for episode in block.episodes) == seeds:
+            return block
+        found = "other seeds"
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        found = f"{type(error).__name__}: {error}"
+    warnings.warn(
+        f"{path}: found no whole block of {_named(seeds)} ({found}); its episodes are played again",
+        stacklevel=3,
+    )
+    return None
+
+
+def _parse(content: Any) -> Block:
     series = ("controls", "infos", "observations")
     episodes = (row | {name: tuple(row[name]) for name in series} for row in content["episodes"])
     certificates = tuple(Certificate(*row) for row in content["certificates"])

@@ -9,7 +9,10 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import time
+import uuid
+import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,6 +24,7 @@ import numpy as np
 from npro_aif.belief import Belief, is_sparse
 from npro_aif.program.sharded import ShardedBelief
 
+NAME = re.compile("[0-9a-f]{32}")  # what fingerprint returns: other files in a folder of solutions are none
 BACKEND = "/jax/core/compile/backend_compile_duration"  # XLA, or reading what it had compiled before
 COMPILING = (  # the events by which JAX reports how long it traced, lowered and compiled
     "/jax/core/compile/jaxpr_trace_duration",
@@ -75,6 +79,10 @@ def _digest(belief: Belief) -> Any:
     for array in (parameter, places, probs):
         digest.update(array.data)
     return digest
+
+
+class OtherSettings(ValueError):
+    """A folder of solutions was begun with other settings."""
 
 
 class Solved(NamedTuple):
@@ -167,28 +175,49 @@ class Solutions:
         folder.mkdir(parents=True, exist_ok=True)
         about = folder / "settings.json"
         if about.exists():
-            earlier = json.loads(about.read_text())
+            earlier = _earlier(about)
             differing = [name for name in {**earlier, **settings} if earlier.get(name) != settings.get(name)]
             if differing:
-                raise ValueError(
+                raise OtherSettings(
                     f"{folder}: found a run with other settings ({', '.join(sorted(differing))}), expected the "
                     "same ones or an empty folder"
                 )
         write(about, settings)
         for path in sorted(folder.glob("*.json")):
-            if path != about:
+            if NAME.fullmatch(path.stem):
                 self._read(path)
 
     def _read(self, path: Path) -> bool:
-        """Read a solution with its times; False if it is not there."""
+        """Read a solution with its times; False if it is not there, or damaged, which is told."""
         if not path.exists():
             return False
-        content = json.loads(path.read_text())
-        self._answers[path.stem] = np.asarray(content["control"], np.float32)
-        self.count(1, content["seconds"], content["compile_seconds"])
-        if "iterations" in content:
-            self.note([(content["iterations"], content["settled"])])
+        try:
+            content = json.loads(path.read_text())
+            control = np.asarray(content["control"], np.float32)
+            took = float(content["seconds"]), float(content["compile_seconds"])
+            reports = [(int(content["iterations"]), bool(content["settled"]))] if "iterations" in content else []
+        except (ValueError, KeyError, TypeError) as error:
+            what = f"found no solution that can be read ({type(error).__name__}: {error}); its problem is solved again"
+            warnings.warn(f"{path}: {what}", stacklevel=3)
+            return False
+        self._answers[path.stem] = control
+        self.count(1, *took)
+        self.note(reports)
         return True
+
+
+def _earlier(path: Path) -> dict[str, Any]:
+    """The settings that a folder was begun with."""
+    try:
+        settings = json.loads(path.read_text())
+    except ValueError as error:
+        settings = error
+    if not isinstance(settings, dict):
+        raise ValueError(
+            f"{path}: found no settings that can be read ({settings}), expected those that the folder was begun with; "
+            "without them nothing in it can be used: name another folder, or remove this one"
+        )
+    return settings
 
 
 def write(path: Path, content: Mapping[str, Any]) -> None:
@@ -199,6 +228,10 @@ def write(path: Path, content: Mapping[str, Any]) -> None:
 def write_text(path: Path, text: str) -> None:
     """Write a file in one go: a reader sees either all of it or the file before."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f"{path.name}.{os.getpid()}.partial")  # several processes may write the same
-    partial.write_text(text)
-    os.replace(partial, path)
+    partial = path.with_name(f".{uuid.uuid4().hex}.partial")  # processes, threads and machines may write the same
+    try:
+        partial.write_text(text)
+        os.replace(partial, path)
+    except BaseException:
+        partial.unlink(missing_ok=True)
+        raise

@@ -7,8 +7,9 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor
 from typing import Any
 
-from npro_aif.acting.distributed import Block, Recipe, Store, Workers, iterate_blocks, total
+from npro_aif.acting.distributed import Block, Recipe, Store, iterate_blocks, total
 from npro_aif.acting.episodes import Acting, Effort, Episode, effort, iterate_episodes
+from npro_aif.acting.pools import Workers
 from npro_aif.acting.solutions import Solutions
 from npro_aif.experiments.agents import follows_on
 from npro_aif.experiments.files import prepare

@@ -14,12 +14,13 @@ from typing import Any
 
 from rich.console import Console
 
-from npro_aif.acting.distributed import Store, Workers
-from npro_aif.acting.solutions import Solutions, write_text
+from npro_aif.acting.distributed import Store
+from npro_aif.acting.pools import Workers
+from npro_aif.acting.solutions import OtherSettings, Solutions, write_text
 from npro_aif.experiments import worlds
 from npro_aif.experiments.convergence import make_convergence
 from npro_aif.experiments.figures import make_figures
-from npro_aif.experiments.files import prepare, save_figure, store, stored
+from npro_aif.experiments.files import check_folder, prepare, save_figure, store, stored
 from npro_aif.experiments.kept import kept_row
 from npro_aif.experiments.play import play
 from npro_aif.experiments.progress import EpisodeBar, bars
@@ -58,6 +59,7 @@ def reproduce(
         raise SettingsError(f"what: found {what!r}, expected one of {', '.join((*PARTS, 'worlds', 'all'))}")
     if episodes is not None and episodes < 1:
         raise SettingsError(f"episodes: found {episodes}, expected at least 1")
+    check_folder("out", out)
     paths: list[Path] = []
     for part in PARTS if what == "all" else (what,):
         console.rule(part)
@@ -185,8 +187,11 @@ def row_settings(task: Task, row: Row, episodes: int) -> dict[str, Any]:
 
 def _kept(folder: Path, settings: dict[str, Any]) -> Store:
     """The decisions of a row that was stopped, or none if they belong to other settings."""
+    folder = folder.absolute()  # workers may have another current folder
     try:
         Solutions(folder, settings)
-    except ValueError:
+    except OtherSettings:
         shutil.rmtree(folder)
+    except ValueError as error:
+        raise SettingsError(f"out: {error}") from error
     return Store(folder, settings)

@@ -11,8 +11,9 @@ from typing import Any
 from rich.console import Console
 
 import npro_aif
-from npro_aif.acting.distributed import Store, Workers
+from npro_aif.acting.distributed import Store
 from npro_aif.acting.episodes import Acting
+from npro_aif.acting.pools import Workers
 from npro_aif.acting.solutions import compiling, write, write_text
 from npro_aif.experiments.agents import (
     BUDGETS,
@@ -26,10 +27,12 @@ from npro_aif.experiments.agents import (
     make_solver,
     solver_name,
 )
+from npro_aif.experiments.files import check_file, check_folder
 from npro_aif.experiments.play import Played
 from npro_aif.experiments.progress import EpisodeBar, bars
 from npro_aif.experiments.summary import certificates, episode_table, summarize, table
 from npro_aif.experiments.tasks import Settings, SettingsError, Task, make_task
+from npro_aif.pomdp.program import SUFFIX
 
 INTERRUPTED = 130  # the exit code of a program that Ctrl-C stopped
 
@@ -88,10 +91,12 @@ def run(
             "expected none of " + ", ".join(BUDGETS)
         )
     about = describe(task, settings, size, preference)
+    _check_files(json_file, table_file, folder)
     store = None if folder is None else Store(folder.absolute(), result_settings(task, settings, size, preference))
     seeds = range(settings.seed, settings.seed + episodes)
     try:
-        played = Played(functools.partial(make_players, name, options, settings), seeds, store, executor)
+        recipe = functools.partial(make_players, _for_workers(name), options, settings)
+        played = Played(recipe, seeds, store, executor)
     except ValueError as error:
         raise SettingsError(f"resume: {error}") from error
     console.print(" ".join(f"[bold]{key}[/] {value}" for key, value in about.items() if value is not None))
@@ -112,6 +117,26 @@ def run(
         write(json_file, summary)
     console.print(table(summary, f"{name}, {settings.method}" + (" (stopped)" if interrupted else "")))
     return summary
+
+
+def _check_files(json_file: Path | None, table_file: Path | None, folder: Path | None) -> None:
+    """Refuse files that could not be written in the end, or that would take the place of others."""
+    if folder is not None:
+        check_folder("resume", folder)
+    files = {option: path for option, path in (("json", json_file), ("table", table_file)) if path is not None}
+    for option, path in files.items():
+        check_file(option, path)
+        if folder is not None and path.resolve() == (folder / "settings.json").resolve():
+            raise SettingsError(
+                f"{option}: found {str(path)!r}, which --resume keeps for itself, expected another file"
+            )
+    if len({path.resolve() for path in files.values()}) < len(files):
+        raise SettingsError(f"table: found {str(table_file)!r}, as for --json, expected another file")
+
+
+def _for_workers(name: str) -> str:
+    """The name of a task, or of a file such that a worker with another current folder finds it."""
+    return str(Path(name).absolute()) if name.endswith(SUFFIX) and Path(name).is_file() else name
 
 
 def make_players(name: str, options: Mapping[str, Any], settings: Settings) -> tuple[Any, Acting]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -12,11 +13,76 @@ from pathlib import Path
 
 import pytest
 
+from npro_aif.experiments import workers
+from npro_aif.experiments.tasks import SettingsError
+from npro_aif.experiments.workers import scheduler_address, workplace
+
 EPISODES = 1000
 COMMAND = [str(Path(sys.executable).with_name("npro-aif")), "run", "tmaze", "--episodes", str(EPISODES)]
 SECONDS = 900
 
 Start = Callable[..., "subprocess.Popen[str]"]
+
+
+def test_an_address_may_be_short(tmp_path: Path) -> None:
+    file = tmp_path / "scheduler.json"
+    file.write_text('{"type": "Scheduler", "address": "tcp://10.0.0.1:8786"}')
+    addresses = [scheduler_address(word) for word in ("first:8786", "tls://first:8786", "[::1]:8786", str(file))]
+    assert addresses == ["tcp://first:8786", "tls://first:8786", "tcp://[::1]:8786", "tcp://10.0.0.1:8786"]
+
+
+@pytest.mark.parametrize(
+    ("word", "message"),
+    [
+        ("", "found the address ''"),
+        ("foo://x:1", "found the address 'foo://x:1'"),
+        ("tcp://", "found the address 'tcp://'"),
+        ("tcp://first", "found the address 'tcp://first'"),
+        ("first:99999", "found no file 'first:99999'"),
+        ("nosuch.json", "found no file 'nosuch.json'"),
+        ("empty.json", "found no address of a scheduler in the file 'empty.json'"),
+        ("garbage.json", "found no address of a scheduler in the file 'garbage.json'"),
+        ("other.json", "found no address of a scheduler in the file 'other.json'"),
+    ],
+)
+def test_what_is_no_scheduler_is_named(
+    word: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("distributed")
+    for name, text in (("empty", ""), ("garbage", '{"address": "tcp:'), ("other", '{"seeds": []}')):
+        (tmp_path / f"{name}.json").write_text(text)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(workers, "SECONDS", 0.1)
+    with pytest.raises(SettingsError, match=message) as caught, workplace(None, word):
+        pass
+    assert "expected host:port, tcp://host:port or the file" in str(caught.value)
+
+
+def test_what_does_not_answer_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("distributed")
+    monkeypatch.setattr(workers, "SECONDS", 0.1)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        word = f"127.0.0.1:{server.getsockname()[1]}"
+        with pytest.raises(SettingsError, match=f"found no scheduler at tcp://{word}"), workplace(None, word):
+            pass
+
+
+def test_a_scheduler_without_workers_is_told(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture) -> None:
+    distributed = pytest.importorskip("distributed")
+    monkeypatch.setattr(workers, "WORKERS_SECONDS", 0.2)
+    options = {"n_workers": 0, "processes": False, "protocol": "tcp", "dashboard_address": None}
+    with distributed.LocalCluster(**options) as cluster:
+        address = cluster.scheduler_address
+        with (
+            pytest.raises(SettingsError, match=f"found no workers at the scheduler {address}"),
+            workplace(None, address),
+        ):
+            pass
+        assert "has no workers yet" in capsys.readouterr().err
+        cluster.scale(1)
+        cluster.wait_for_workers(1)
+        with workplace(None, address.removeprefix("tcp://")) as executor:
+            assert executor.submit(sum, (1, 2)).result() == 3  # type: ignore[union-attr]
 
 
 def wait_for(condition: Callable[[], object], process: subprocess.Popen[str] | None = None) -> None:
