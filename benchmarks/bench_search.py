@@ -19,7 +19,7 @@ import numpy as np
 
 from npro_aif.models import doorkey
 from npro_aif.program.program import program_of
-from npro_aif.solvers.search.andor import BLINDLY, AndOrSearch, Node
+from npro_aif.solvers.search.andor import BLINDLY, AndOrSearch, Node, Slack
 from npro_aif.solvers.search.game import EQUAL, Game
 from npro_aif.solvers.search.marks import Marks
 
@@ -54,7 +54,7 @@ class DoorKey:
             state, _ = self.search.information.state(*self.game.classes(self.support[own], self.weight[own] / share))
             yield share, self.search.node(state, self.deadline, depth)
 
-    def solve(self, node: Node, *, ties: bool = False, seconds: float = math.inf) -> None:
+    def solve(self, node: Node, *, ties: Slack | None = None, seconds: float = math.inf) -> None:
         self.search.solve(node, max_nodes=math.inf, seconds=seconds, tolerance=0.0, ties=ties)
 
     def remaining(self, node: Node) -> float:
@@ -91,9 +91,8 @@ class DoorKey:
         elif node.costs is None and node.solved:
             steps = self.blind_steps(node)
         else:
-            self.solve(node, ties=True)
-            lows = node.lows()
-            best = [u for u, low in enumerate(lows) if low <= min(lows) + EQUAL]
+            self.solve(node, ties=lambda _: EQUAL)
+            best = self.search.tied(node, EQUAL)
             turn = self.search.information.turn(node.state, node.left)
             ahead = [
                 p * self.look_ahead(self.search.node(after, node.left - 1, depth), depth, known)

@@ -26,15 +26,15 @@ class Lottery:
 
     def solve(self, problem: Problem, key: Any, params: Any) -> Solution:
         """Traced by JAX: the world's tables are arrays without numbers."""
-        world, guide, objective, num_steps = problem
+        world, guide, objective = problem.world, problem.guide, problem.objective
 
         def draw(key: Any) -> Any:
-            first = guide.first_params(key, world, num_steps)
-            return objective.free_energy(world, guide.posterior(world, first, num_steps)), first
+            first = guide.first_params(key, world, problem.num_steps)
+            return objective.free_energy(world, guide.posterior(world, first, problem.num_steps)), first
 
         values, tickets = jax.vmap(draw)(jax.random.split(key, self.tickets))
         best = jax.tree.map(lambda leaf: leaf[jnp.argmin(values)], tickets)
-        posterior = guide.posterior(world, best, num_steps)
+        posterior = guide.posterior(world, best, problem.num_steps)
         info = SolverInfo(jnp.asarray(self.tickets), jnp.asarray(False), jnp.asarray(0))
         return Solution(posterior, values.at[-1].set(values.min()), objective.terms(world, posterior), info, best)
 
