@@ -27,7 +27,8 @@ RULES = (
     f"Near zero is at most {SMALL}; substantially smaller is less than half; roughly twice is {DOUBLE[0]} to "
     f"{DOUBLE[1]} times.",
     f"A descent in DoorKey has converged if F changes by at most {NOTHING:.0%} of its range in the last 500 of 3000 "
-    f"steps; two optimizers end alike if their ends differ by at most {NOTHING:.0%}.",
+    f"steps; two optimizers end alike if their ends differ by at most {NOTHING:.0%} of their size or range, and "
+    f"descents make their way at similar rates if the shares made after 100 steps differ by at most {NOTHING:.0%}.",
 )
 
 
