@@ -146,14 +146,7 @@ def make_row(
     :param fresh: run it even if the repository keeps it.
     """
     path, unfinished = out / "rows" / f"{row.name}.json", out / "unfinished" / row.name
-    task = make_task(
-        row.task,
-        method=row.settings.method,
-        preference=row.preference,
-        memory=row.memory,
-        paper=row.settings.paper,
-        details=row.settings.details,
-    )
+    task = task_of(row)
     chosen = row_settings(task, row, episodes)
     finished = stored(path, chosen)
     if finished is not None:
@@ -178,6 +171,18 @@ def make_row(
     effort = f"{episodes} episodes, {summary['compile_seconds']:.0f} s compiling, "
     effort += f"{summary['problems']} plans of {summary['seconds_per_decision']:.4f} s"
     return result, f"done anew, as the settings changed: {effort}" if changed else f"done: {effort}"
+
+
+def task_of(row: Row) -> Task:
+    """The task that a row is of."""
+    return make_task(
+        row.task,
+        method=row.settings.method,
+        preference=row.preference,
+        memory=row.memory,
+        paper=row.settings.paper,
+        details=row.settings.details,
+    )
 
 
 def row_settings(task: Task, row: Row, episodes: int) -> dict[str, Any]:

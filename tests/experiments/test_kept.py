@@ -14,7 +14,6 @@ from rich.console import Console
 
 from npro_aif.experiments import convergence, doorkey_convergence, figures, kept, reproduce
 from npro_aif.experiments.rows import EPISODES, TABLES, Row
-from npro_aif.experiments.tasks import make_task
 from npro_aif.experiments.worlds import WORLDS_TABLE
 
 ROOT = Path(__file__).parents[2]
@@ -71,16 +70,8 @@ def test_a_reproduction_takes_over_every_row_that_is_kept() -> None:
     """No row was made with other settings than a reproduction has now."""
     for table in (*TABLES.values(), WORLDS_TABLE):
         for row in (row for block in table.blocks for row in block.rows if row.name in ROWS):
-            task = make_task(
-                row.task,
-                method=row.settings.method,
-                preference=row.preference,
-                memory=row.memory,
-                paper=row.settings.paper,
-                details=row.settings.details,
-            )
             count = min(table.published_episodes, row.episodes or table.published_episodes)
-            settings = reproduce.row_settings(task, row, count)
+            settings = reproduce.row_settings(reproduce.task_of(row), row, count)
             assert kept.kept_row(row.name, settings) is not None, (row.name, settings)
 
 
