@@ -24,7 +24,7 @@ from npro_aif.experiments.files import check_folder, prepare, save_figure, store
 from npro_aif.experiments.kept import kept_row
 from npro_aif.experiments.play import play
 from npro_aif.experiments.progress import EpisodeBar, bars
-from npro_aif.experiments.rows import EPISODES, QUICK_EPISODES, TABLES, Row, TableOfRows, quick_table
+from npro_aif.experiments.rows import QUICK_EPISODES, TABLES, Row, TableOfRows, quick_table
 from npro_aif.experiments.run import result_settings
 from npro_aif.experiments.tables import csv_text, markdown, picture, rich_table
 from npro_aif.experiments.tasks import SettingsError, Task, make_task
@@ -75,11 +75,10 @@ def reproduce(
                 executor=executor,
             )
         elif part == "worlds":  # of another paper, so that "all" is without it
-            count = episodes or (worlds.QUICK_EPISODES if quick else worlds.EPISODES)
             paths += make_table(
                 worlds.WORLDS_TABLE,
                 out,
-                episodes=count,
+                episodes=episodes,
                 quick=quick,
                 fresh=fresh,
                 console=console,
@@ -105,7 +104,7 @@ def make_table(
     executor: Executor | Workers | None = None,
 ) -> list[Path]:
     """Run the missing rows of a table, print it, and write it in every form."""
-    count = episodes or (QUICK_EPISODES if quick else EPISODES)[table.name]
+    count = episodes or (QUICK_EPISODES[table.name] if quick else table.published_episodes)
     results: dict[str, dict[str, Any]] = {}
     table = quick_table(table) if quick else table
     rows = [(block.title, row) for block in table.blocks for row in block.rows]

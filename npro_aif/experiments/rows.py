@@ -14,7 +14,7 @@ from npro_aif.experiments.tasks import Settings
 
 PERCENT = 0.01
 EPISODES = {"table1": 200, "table2": 200, "table3": 100}  # as many as the paper ran
-QUICK_EPISODES = {"table1": 20, "table2": 20, "table3": 2}
+QUICK_EPISODES = {"table1": 20, "table2": 20, "table3": 2, "worlds": 20}
 QUICK_STEPS = {"reactivity": 300}  # gradient steps of a quick run, where fewer than the task's own will do
 SEEDS = {"table1": 0, "table2": 0, "table3": 1000}  # of the first episode; the next ones follow
 DOORKEY_PAPER_SEED = 42  # of the first of the paper's episodes in DoorKey

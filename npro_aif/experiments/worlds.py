@@ -12,7 +12,7 @@ from npro_aif.experiments.rows import LABELS, Block, Published, Row, TableOfRows
 from npro_aif.experiments.summary import wilson
 from npro_aif.experiments.tasks import REWARDED, Settings
 
-EPISODES, QUICK_EPISODES, FIRST_SEED = 1000, 20, 1000
+EPISODES, FIRST_SEED = 1000, 1000
 PUBLISHED: dict[str, dict[str, float]] = {  # of BP, VBP and AIF-MP: successes of 1000, or the mean reward
     "frozen-lake": {"marginal": 519, "planning": 545, "active": 959},
     "wumpus": {"marginal": 12, "planning": 55, "active": 407},
