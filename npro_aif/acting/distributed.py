@@ -24,7 +24,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from npro_aif.acting.episodes import Acting, Effort, Episode, blocks_of, effort, iterate_episodes
-from npro_aif.acting.pools import Workers, WorkersLost, killed_its_workers, opened, renews
+from npro_aif.acting.pools import Workers, WorkersLost, completed, killed_its_workers, opened, renews
 from npro_aif.acting.solutions import Solutions, write
 from npro_aif.pickling import dumps
 from npro_aif.solvers.search import Certificate
@@ -123,7 +123,7 @@ def iterate_blocks(
                         futures[pool.submit(run_block, job)] = first
                 except BrokenExecutor as error:  # what was submitted before ends with it, or has ended well
                     broken = error
-                for future in concurrent.futures.as_completed(futures):
+                for future in completed(futures, executor):
                     job = waiting[futures[future]]
                     try:
                         result = future.result()
@@ -139,6 +139,8 @@ def iterate_blocks(
                     if store is not None:
                         _write(store, job.seeds, result)
                     yield result
+                if broken is None and not all(future.done() for future in futures):
+                    broken = ConnectionError("its scheduler is gone")
             except BaseException:  # Ctrl-C, an error in a job, or the caller has stopped iterating
                 if not renews(executor):  # a pool of its own ends here anyway
                     _cancel(futures)

@@ -5,17 +5,20 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import multiprocessing
 import multiprocessing.connection
 import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
+
+LOOK_EVERY = 5.0  # seconds between two looks whether the scheduler is still there
 
 
 class WorkersLost(RuntimeError):
@@ -68,6 +71,23 @@ def opened(executor: Executor | Workers) -> Iterator[Any]:
         pool.shutdown(wait=False, cancel_futures=True)
         for process in processes:  # nobody waits for their blocks any more
             process.terminate()
+
+
+def completed(futures: Iterable[Future[Any]], executor: Any) -> Iterator[Future[Any]]:
+    """The futures as they end; of a Dask client whose scheduler died some may never do so, and are left out then."""
+    waiting = set(futures)
+    while waiting:
+        done, waiting = concurrent.futures.wait(waiting, LOOK_EVERY, concurrent.futures.FIRST_COMPLETED)
+        if not done and _lost_its_scheduler(executor):
+            return
+        yield from done
+
+
+def _lost_its_scheduler(executor: Any) -> bool:
+    """Whether an executor is Dask's and its client has given up."""
+    dask = sys.modules.get("distributed")  # imported by whoever made the executor
+    client = getattr(executor, "_client", None)
+    return dask is not None and isinstance(client, dask.Client) and client.status == "closed"
 
 
 def killed_its_workers(error: BaseException) -> bool:
