@@ -19,7 +19,6 @@ except ImportError as error:
 # When Python looks for garbage. JAX makes millions of small objects while it traces that are almost never garbage: by
 # default looking for it takes a tenth of the time of a run whose code was compiled before.
 SELDOM = 200_000, 50, 100
-PAPER_DOORKEY_SEED = 42  # the seed of the first of the paper's episodes in DoorKey; those of the mazes are streams
 
 app = typer.Typer(
     help="Planning under uncertainty as variational inference.",
@@ -191,6 +190,7 @@ def run(
 ) -> None:
     """Run an agent in a task and summarise the episodes."""
     from npro_aif.acting.pools import WorkersLost
+    from npro_aif.experiments.rows import DOORKEY_PAPER_SEED
     from npro_aif.experiments.run import INTERRUPTED
     from npro_aif.experiments.run import run as run_task
     from npro_aif.experiments.tasks import Settings, SettingsError
@@ -215,7 +215,7 @@ def run(
         max_depth=max_depth,
         seconds=seconds,
         act_by=act_by and act_by.value,
-        seed=(PAPER_DOORKEY_SEED if paper and task == TaskName.doorkey else 0) if seed is None else seed,
+        seed=(DOORKEY_PAPER_SEED if paper and task == TaskName.doorkey else 0) if seed is None else seed,
         details=details,
         c_low_knob=c_low_knob,
     )

@@ -85,15 +85,19 @@ def completed(futures: Iterable[Future[Any]], executor: Any) -> Iterator[Future[
 
 def _lost_its_scheduler(executor: Any) -> bool:
     """Whether an executor is Dask's and its client has given up."""
-    dask = sys.modules.get("distributed")  # imported by whoever made the executor
-    client = getattr(executor, "_client", None)
+    dask, client = _dask(), getattr(executor, "_client", None)
     return dask is not None and isinstance(client, dask.Client) and client.status == "closed"
 
 
 def killed_its_workers(error: BaseException) -> bool:
     """Whether Dask gave up a job because all the workers that tried it died."""
-    dask = sys.modules.get("distributed")  # imported by whoever made the executor
+    dask = _dask()
     return dask is not None and isinstance(error, dask.KilledWorker)
+
+
+def _dask() -> Any:
+    """The module of Dask's executors, which whoever made one has imported; or None."""
+    return sys.modules.get("distributed")
 
 
 # --- In a worker --------------------------------------------------------------------------------------------

@@ -58,6 +58,9 @@ class Descent:
         return (self.at(step) - self.begin) / way if way else 1.0
 
 
+Pair = tuple[Descent | None, Descent | None, str]  # of Adam and of Adafactor, and what they descend
+
+
 def appendix_c(studies: Studies | None) -> list[Claim]:
     """The claims of appendix C; each "not run" where none of its descents was.
 
@@ -77,7 +80,7 @@ def appendix_c(studies: Studies | None) -> list[Claim]:
     return [
         _each(
             "F_marginal reaches its minimum within about 100 steps, with both optimizers",
-            {f"{name}, {opt}": d for *both, name in marginal for opt, d in zip((ADAM, ADAFACTOR), both, strict=True)},
+            _single(marginal),
             lambda d: f"{d.made(EARLY):.0%} of its way ({1 - NOTHING:.0%} after {d.when(1 - NOTHING)} steps)",
             lambda d: d.made(EARLY) >= 1 - NOTHING,
             2 * len(CONDITIONS),
@@ -88,7 +91,7 @@ def appendix_c(studies: Studies | None) -> list[Claim]:
         _fails("Adafactor fails to converge: F_active, known position", of("active", POSITION, ADAFACTOR)),
         _each(
             "F_planning falls gradually: monotonically, and not all at once",
-            {f"{name}, {opt}": d for *both, name in planning for opt, d in zip((ADAM, ADAFACTOR), both, strict=True)},
+            _single(planning),
             lambda d: f"{d}, {d.made(EARLY):.0%} in {EARLY} steps",
             lambda d: d.falls and d.made(EARLY) < 1 - NOTHING,
             2 * len(CONDITIONS),
@@ -109,6 +112,11 @@ def appendix_c(studies: Studies | None) -> list[Claim]:
     ]
 
 
+def _single(pairs: Sequence[Pair]) -> dict[str, Descent | None]:
+    """Each descent of some pairs by its name."""
+    return {f"{name}, {opt}": d for *both, name in pairs for opt, d in zip((ADAM, ADAFACTOR), both, strict=True)}
+
+
 def _each(
     text: str,
     descents: Mapping[str, Descent | None],
@@ -126,7 +134,7 @@ def _each(
     return Claim(WHERE, text, shown + some, all(holds(d) for d in there.values()), note)
 
 
-def _alike(text: str, pairs: Sequence[tuple[Descent | None, Descent | None, str]]) -> Claim:
+def _alike(text: str, pairs: Sequence[Pair]) -> Claim:
     """Whether two optimizers end alike."""
     there = {name: (a, b) for a, b, name in pairs if a is not None and b is not None}
     if not there:
