@@ -33,6 +33,7 @@ from npro_aif.acting.pools import Workers
 from npro_aif.cli import keep_compiled
 from npro_aif.experiments.run import make_players
 from npro_aif.experiments.tasks import Settings
+from npro_aif.program.kept import FOLDER
 
 COMMAND = [str(Path(sys.executable).with_name("npro-aif")), "run", "doorkey", "--seed", "1000"]
 WORKERS = (1, 2)
@@ -93,7 +94,7 @@ def cache(further: list[str]) -> None:
         for name in ("first", "second"):
             path = Path(folder) / f"{name}.json"
             words = [*COMMAND, "--episodes", "2", "--json", str(path), *further]
-            seconds = timed(words, {"JAX_COMPILATION_CACHE_DIR": f"{folder}/jax"})
+            seconds = timed(words, {"JAX_COMPILATION_CACHE_DIR": f"{folder}/jax", FOLDER: f"{folder}/programs"})
             summary = json.loads(path.read_text())
             runs.append((seconds, summary["xla_seconds"], summary["tracing_seconds"]))
             print("{}: {:.1f} s; XLA {:.2f} s, tracing {:.1f} s".format(f"{name} run", *runs[-1]))

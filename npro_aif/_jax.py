@@ -35,3 +35,9 @@ def traceback_of(source_info: Any) -> Any:
     """The Python traceback of the line that made an equation; None where it is not known."""
     frames = source_info.traceback
     return None if frames is None else frames.as_python_traceback()
+
+
+def called_back(equation: Any) -> Any:
+    """The Python function that an equation calls for its outputs; None for one that calls none."""
+    callback = equation.params.get("callback") if equation.outvars else None
+    return getattr(callback, "callback_func", callback)

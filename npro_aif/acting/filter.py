@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -184,15 +185,14 @@ class Filter(Portable):
     def seen_in(self, world: World, control: Array, seen: Array) -> Part:
         """Bayes on the parameters of a world."""
         joint = self._moved(world, jnp.exp(world.parameter)[:, None] * jnp.exp(world.initial), control)
-        total = joint.sum()
-        log_mass = [safe_log(total)]
-        joint = divide(joint, total)
+        masses = [joint.sum()]
+        joint = divide(joint, masses[0])
         for likelihood in self._likelihoods(world, control, seen):
             joint = joint * likelihood
-            total = joint.sum()
-            log_mass.append(log_mass[-1] + safe_log(total))
-            joint = divide(joint, total)  # at every site: the product of many could underflow
-        return Part(joint.sum(1), normalize(joint), jnp.stack(log_mass))
+            masses.append(joint.sum())
+            joint = divide(joint, masses[-1])  # at every site: the product of many could underflow
+        log_mass = itertools.accumulate(jnp.unstack(safe_log(jnp.stack(masses))))
+        return Part(joint.sum(1), normalize(joint), jnp.stack(list(log_mass)))
 
     # --- What Bayes is made of ---
 
@@ -209,18 +209,21 @@ class Filter(Portable):
     def _likelihoods(self, world: World, control: Array, seen: Array) -> Iterator[Array]:
         """p(y|x,θ) of what was seen at each site, (Θ|1, X): one where nothing was seen, zero for no valid outcome."""
         num_states = world.initial.shape[1]
-        for i, site in enumerate(self.sites):
+        sizes = np.array([site.size for site in self.sites], np.int32)
+        reads_control = np.array([site.name in self.program.reads_control for site in self.sites], bool)
+        left_out = seen == UNSEEN
+        if reads_control.any():  # before the first move there is no control to observe
+            left_out |= reads_control & (control == UNMOVED)
+        # Of all sites at once: each equation on a number takes as long to trace and to lower as one on a table.
+        of_sites = map(jnp.unstack, (jnp.clip(seen, 0, sizes - 1), seen < sizes, left_out))
+        for site, outcome, valid, unseen in zip(self.sites, *of_sites, strict=True):
             kernel = (world.observation | world.sensor)[site.name].at(0)
-            likelihood = kernel.likelihood(jnp.clip(seen[i], 0, site.size - 1))  # or of observed controls (Θ|1, X·U)
-            left_out = seen[i] == UNSEEN
-            if site.name in self.program.reads_control:  # before the first move there is no control to observe
-                left_out |= control == UNMOVED
+            likelihood = kernel.likelihood(outcome)  # (Θ|1, X), or of observed controls (Θ|1, X·U)
             if likelihood.shape[1] > num_states:
                 by_control = likelihood.reshape(likelihood.shape[0], num_states, -1)
                 place = jnp.where(by_control.shape[2] == 1, 0, jnp.maximum(control, 0))  # a bound one has no axis
                 likelihood = jax.lax.dynamic_index_in_dim(by_control, place, 2, keepdims=False)
-            likelihood = jnp.where(seen[i] < site.size, likelihood, 0.0)
-            yield jnp.where(left_out, 1.0, likelihood)
+            yield jnp.where(unseen, 1.0, jnp.where(valid, likelihood, 0.0))
 
     # --- Inside compiled code ---
 

@@ -8,8 +8,8 @@ the shortest path with the map known (16.766).
 from __future__ import annotations
 
 import functools
+from typing import Any
 
-import jax.numpy as jnp
 import numpy as np
 
 from npro_aif.models.doorkey import CONTROLS, Layout, State, next_state, site_sizes
@@ -54,8 +54,8 @@ def successors(theta: int, size: int) -> np.ndarray:
     parameters, sizes = site_sizes(size)
     key, door = divmod(theta, parameters["door"])
     flat = np.arange(np.prod(list(sizes.values())))[:, None]
-    state = State(*(jnp.asarray(values) for values in np.unravel_index(flat, tuple(sizes.values()))))
-    layout = Layout(jnp.asarray(key), jnp.asarray(door))
-    after = next_state(state, jnp.asarray(np.arange(len(CONTROLS))), layout, size)
+    cells: Any = [values.astype(np.int32) for values in np.unravel_index(flat, tuple(sizes.values()))]
+    layout: Any = Layout(np.int32(key), np.int32(door))
+    after = next_state(State(*cells), np.arange(len(CONTROLS), dtype=np.int32), layout, size)
     position, direction, status = map(np.asarray, after)
     return (position * 4 + direction) * 4 + status

@@ -292,6 +292,9 @@ def _doorkey_model(size: int, preference: str) -> Callable[..., Any]:
     return functools.partial(doorkey.doorkey, size=size, preference=preference)
 
 
+_doorkey_belief = functools.lru_cache(doorkey.initial_belief)
+
+
 def _doorkey(size: int, preference: str) -> Task:
     check_choice("preference", preference, PREFERENCES)
     if size < 5:
@@ -305,7 +308,7 @@ def _doorkey(size: int, preference: str) -> Task:
         name="doorkey",
         model=_doorkey_model(size, preference),
         environment=functools.partial(DoorKey, size=size),
-        belief=doorkey.initial_belief(size),
+        belief=_doorkey_belief(size),
         horizon=35,
         max_steps=35,
         learn=doorkey.LEARN,

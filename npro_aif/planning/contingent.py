@@ -13,7 +13,7 @@ from npro_aif.planning.tree import LEAST, Branch, Tree, by_label, label_of
 from npro_aif.program.signature import Signature, marginalize, split
 from npro_aif.solvers.search.branching import Branching
 from npro_aif.solvers.search.contingency import END, Contingency
-from npro_aif.solvers.search.hypotheses import read_step
+from npro_aif.solvers.search.hypotheses import read_steps
 from npro_aif.tables.world import World
 
 
@@ -40,7 +40,7 @@ class _Steps:
     def at(self, t: int) -> Branching:
         if t not in self._steps:
             rows = np.arange(len(self.world.parameter))
-            self._steps[t] = Branching(read_step(self.world, t, rows, 0))
+            self._steps[t] = Branching(read_steps(self.world, [t], rows, 0)[0])
         return self._steps[t]
 
     def seen(self, t: int, hypothesis: int, control: int, uncertain: tuple[int, ...]) -> tuple[int, ...]:

@@ -9,11 +9,12 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
+from jax import Array, lax
 
 from npro_aif._jax import eval_jaxpr
 from npro_aif.belief import Belief
 from npro_aif.errors import ModelError
+from npro_aif.program import kept
 from npro_aif.program.blank import blank_belief
 from npro_aif.program.checks import check_carry, check_preferences, check_rows
 from npro_aif.program.indices import Watch, find_stray, where_written
@@ -28,30 +29,55 @@ from npro_aif.program.traced import Outputs, Trace
 
 def evaluate(trace: Trace, signature: Signature, num_steps: int) -> tuple[Outputs, Reading]:
     """The numbers of a program at the uniform belief and the largest horizon; faults in them are refused."""
-    watch = Watch()
-
-    def run(others: Sequence[Any], assignment: Any) -> tuple[list[Any], list[Array], Any]:
-        belief = blank_belief(signature)  # made inside compiled code it takes no memory
-        outputs = watch(trace.slice, jax.tree.leaves((belief, others)))
-        return outputs, watch.strays, jax.vmap(functools.partial(run_plainly, belief))(assignment)
-
-    def run_plainly(belief: Belief, assignment: Any) -> Any:
-        closed, shapes = trace.plain
-        plain = eval_jaxpr(closed.jaxpr, closed.consts, *jax.tree.leaves((belief, assignment)))
-        return jax.tree.unflatten(jax.tree.structure(shapes), plain)
-
-    leaves, strays, plain_sites = run_once(run, trace.arguments[1:], trace.assignment)
-    outputs: Any = jax.tree.unflatten(jax.tree.structure(trace.outputs), leaves)
-    reading = with_numbers(trace.reading, outputs)
     check_steps(trace, signature, num_steps)
-    check_indices(trace, signature, leaves, strays, watch)
+    place = kept.place_of(trace)
+    shapes = trace.outputs, _in_all_runs(trace)
+    leaves, structure = jax.tree.flatten(shapes)
+    numbers = kept.read(place, leaves)
+    known = numbers is not None
+    if numbers is None:
+        numbers = compute(trace, signature)
+    outputs, plain_sites = jax.tree.unflatten(structure, numbers)
+    reading = with_numbers(trace.reading, outputs)
     parts = known_parts(trace, reading)
     check_preferences(parts)
     check_rows(parts)
     check_carry(reading, signature)
     Comparison(signature, reading, plain_sites, trace.theta).check(trace.assignment, num_steps)
     check_loop(outputs.world)
+    if not known:
+        kept.write(place, numbers)
     return outputs, reading
+
+
+def _in_all_runs(trace: Trace) -> Any:
+    """The shapes of the sites of all plain runs together."""
+    runs = len(next(iter(trace.assignment.values())))
+    return jax.tree.map(lambda site: jax.ShapeDtypeStruct((runs, *site.shape), site.dtype), trace.plain.sites)
+
+
+def compute(trace: Trace, signature: Signature) -> list[Array]:
+    """The leaves of the outputs and of the plain runs' sites; an index that leaves its table is refused."""
+    watch = Watch()
+
+    def run(others: Sequence[Any], assignment: Any) -> tuple[list[Array], list[Array], list[Array]]:
+        belief = blank_belief(signature)  # made inside compiled code it takes no memory
+        outputs = watch(trace.slice, jax.tree.leaves((belief, others)))
+        plain = jax.vmap(functools.partial(run_plainly, belief))(assignment)
+        return list(map(_typed, outputs)), watch.strays, plain
+
+    def run_plainly(belief: Belief, assignment: Any) -> list[Array]:
+        closed = trace.plain.equations
+        return eval_jaxpr(closed.jaxpr, closed.consts, *jax.tree.leaves((belief, assignment)))
+
+    outputs, strays, plain = run_once(run, trace.arguments[1:], trace.assignment)
+    check_indices(trace, signature, outputs, strays, watch)
+    return [*outputs, *plain]
+
+
+def _typed(array: Array) -> Array:
+    """The same numbers, of their type for good, as those that were kept are."""
+    return array if jnp.issubdtype(array.dtype, jax.dtypes.extended) else lax.convert_element_type(array, array.dtype)
 
 
 def known_parts(trace: Trace, reading: Reading) -> Reading:

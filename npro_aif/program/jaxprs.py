@@ -1,22 +1,24 @@
 """What a program computes, as JAX sees it: on what outputs depend, some outputs alone, and a name for all.
 
-Two readings with the same name compute the same numbers, whatever function or object they come from.
+Two readings with the same name compute the same numbers, whatever function or object they come from. A Python function
+that a program calls back has a name in this process only.
 """
 
 from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from npro_aif._jax import Literal, Var, bind
+from npro_aif._jax import Literal, Var, bind, called_back
 
 ADDRESS = re.compile(r" at 0x[0-9a-f]+")
+_called_back: dict[Any, int] = {}  # the Python functions that programs called back so far, and their numbers
 
 
 def depends_on_first(jaxpr: Any, count: int, constants: Iterable[int] = ()) -> list[bool]:
@@ -64,12 +66,20 @@ def content_name(closed: Any) -> str:
     return _Namer().name(closed.jaxpr, closed.consts)
 
 
+def lasting_name(closed: Any) -> str | None:
+    """The same name, if it means the same in every process; None if Python is called back, or something printed."""
+    namer = _Namer()
+    name = namer.name(closed.jaxpr, closed.consts)
+    return None if namer.calls_back or closed.effects else name
+
+
 class _Namer:
     """Names jaxprs; an inner jaxpr that occurs many times as one object is named once."""
 
     def __init__(self) -> None:
         self._inner: dict[int, str] = {}
         self._shapes: dict[Any, str] = {}
+        self.calls_back = False  # whether some equation calls Python
 
     def name(self, jaxpr: Any, consts: Iterable[Any]) -> str:
         digest = hashlib.blake2b(digest_size=16)
@@ -78,7 +88,7 @@ class _Namer:
 
         def add(variable: Any) -> None:
             if isinstance(variable, Literal):
-                _add_array(digest, variable.val)
+                add_array(digest, variable.val)
             elif variable in numbers:
                 words.append(f"v{numbers[variable]}")
             else:
@@ -86,7 +96,7 @@ class _Namer:
                 words.append(self._shape(variable.aval))
 
         for const in consts:
-            _add_array(digest, const)
+            add_array(digest, const)
         for variable in (*jaxpr.constvars, *jaxpr.invars):
             add(variable)
         for equation in jaxpr.eqns:
@@ -96,6 +106,10 @@ class _Namer:
             for key, value in equation.params.items():
                 words.append(key)
                 self._add_param(digest, value)
+            function = called_back(equation)
+            if function is not None:
+                self.calls_back = True
+                words.append(f"f{_called_back.setdefault(_same_function(function), len(_called_back))}")
         for variable in jaxpr.outvars:
             add(variable)
         digest.update(" ".join(words).encode())
@@ -116,7 +130,7 @@ class _Namer:
             for part in value:
                 self._add_param(digest, part)
         elif isinstance(value, np.ndarray | jax.Array):
-            _add_array(digest, value)
+            add_array(digest, value)
         elif not callable(value):  # the functions belong to derivatives, which are not taken
             digest.update(ADDRESS.sub("", repr(value)).encode())
 
@@ -126,7 +140,31 @@ class _Namer:
         digest.update(self._inner[id(key)].encode())
 
 
-def _add_array(digest: Any, value: Any) -> None:
+def _same_function(function: Any) -> Any:
+    """A value that is equal for the same function, and for another one of the same lines with the same closure."""
+    code, cells = getattr(function, "__code__", None), getattr(function, "__closure__", None)
+    if code is None:
+        return function
+    inside = [cell.cell_contents for cell in cells or ()] + list(function.__defaults__ or ())
+    same = [value if isinstance(value, Hashable) else _Same(value) for value in inside]
+    return code, id(function.__globals__), tuple((type(value), value) for value in same)
+
+
+class _Same:
+    """An object that equals itself alone; while it is kept no other one gets its place in memory."""
+
+    def __init__(self, value: Any):
+        self.value = value
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and self.value is other.value
+
+    def __hash__(self) -> int:
+        return id(self.value)
+
+
+def add_array(digest: Any, value: Any) -> None:
+    """Add an array's type, shape and bytes to a digest."""
     is_key = isinstance(value, jax.Array) and jnp.issubdtype(value.dtype, jax.dtypes.prng_key)
     array = np.asarray(jax.random.key_data(value) if is_key else value)
     digest.update(f"{array.dtype}{array.shape}".encode())

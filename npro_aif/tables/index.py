@@ -8,6 +8,7 @@ from typing import Self
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
 from npro_aif.numerics import divide, is_concrete, safe_log, sum_leading
@@ -15,7 +16,7 @@ from npro_aif.shards import summed
 from npro_aif.tables.evidence import Evidence
 from npro_aif.tables.kernels import Kernel
 from npro_aif.tables.layout import INSIDE, grouped, lookup, select_parameters, time_slice
-from npro_aif.tables.routing import Routing, Rows, find_routes, find_rows
+from npro_aif.tables.routing import Routing, Rows, find_routes, find_rows, push_along
 
 
 @dataclass(frozen=True)
@@ -122,6 +123,8 @@ class IndexTransition(_Index):
         return self.expect(cost)[..., None]
 
     def push(self, before: Array, policy: Array) -> Array:
+        if self.routing is None and self.index.shape[0] > 1:
+            return push_along(self.index, before, policy, self.size)
         return self._routing(*before.shape).push(before, policy, self.size)
 
     def pull(self, value: Array) -> Array:
@@ -163,7 +166,7 @@ class IndexEmission(_Index):
 
     def counted(self) -> IndexEmission:
         """The same with ``size`` reduced to the outcomes that occur, where these are known."""
-        return replace(self, size=int(self.index.max()) + 1) if is_concrete(self.index) else self
+        return replace(self, size=int(np.asarray(self.index).max()) + 1) if is_concrete(self.index) else self
 
     def certain_table(self) -> Array:
         """The observation for each given, (T|1, Θ|1, X|1)."""

@@ -65,7 +65,7 @@ def lookup(table: Array, *index: Any) -> Array:
 def rank_last(index: Array) -> Array:
     """For each entry, the rank of its value among the different values along the last axis (0, 1, …)."""
     if are_own() or are_laid():
-        return _rank_by_minima(index)
+        return rank_by_minima(index)
     order = jnp.argsort(index, axis=-1, stable=True)
     ordered = jnp.take_along_axis(index, order, -1)
     fresh = jnp.diff(ordered, axis=-1, prepend=ordered[..., :1]) != 0
@@ -73,10 +73,13 @@ def rank_last(index: Array) -> Array:
     return jnp.put_along_axis(jnp.zeros_like(rank), order, rank, -1, inplace=False)
 
 
-def _rank_by_minima(index: Array) -> Array:
-    """The same ranks where each device has a part of the last axis: the values are counted from the least on.
+def rank_by_minima(index: Array, most: int | None = None) -> Array:
+    """The same ranks, counted from the least value on: one pass for every different value.
 
-    It takes one pass and one minimum over devices for every different value, where a sort would need all entries.
+    That is quicker than sorting where few are asked for. Where each device has a part of the last axis it takes one
+    minimum over devices a pass, while a sort would need all entries.
+
+    :param most: higher ranks than this are not told apart.
     """
     none = jnp.iinfo(index.dtype).max
 
@@ -89,4 +92,6 @@ def _rank_by_minima(index: Array) -> Array:
         return least_of_all(jnp.where(higher(least), index, none)), rank
 
     first = least_of_all(index), jnp.zeros_like(index)
+    if most is not None:
+        return jax.lax.fori_loop(0, most, lambda _, met: further(met), first)[1]
     return jax.lax.while_loop(lambda met: (met[0] < none).any(), further, first)[1]

@@ -21,7 +21,7 @@ from npro_aif.numerics import is_concrete, neg_entropy, sum_last
 from npro_aif.shards import Laid, Shards, each, laid_devices, summed
 from npro_aif.sizes import MOST_BLOCKS, MOST_GROUPS
 from npro_aif.tables import live
-from npro_aif.tables.layout import INSIDE, control_first, rank_last, time_slice
+from npro_aif.tables.layout import INSIDE, control_first, rank_by_minima, rank_last, time_slice
 from npro_aif.tables.surprise import log_share
 
 
@@ -217,14 +217,7 @@ class Routes:
         return None
 
     def push(self, before: Array, policy: Array, size: int) -> Array:
-        def own(place: Array, before: Array, policy: Array) -> Array:
-            result = jnp.zeros(size * before.shape[1], before.dtype)
-            places = jnp.broadcast_to(place, (policy.shape[1], *before.shape))
-            for place, probs in zip(places, policy.T, strict=True):  # one by one is faster than at once
-                result = result.at[place.ravel()].add((probs[:, None] * before).ravel(), mode=INSIDE)
-            return result.reshape(size, before.shape[1])
-
-        return each(own, 1, (self.place, 2), (before, 1), (policy, None))
+        return push_to(self.place, before, policy, size)
 
     def pull(self, value: Array) -> Array:
         return each(lambda place, value: value.ravel().at[place].get(mode=INSIDE), 2, (self.place, 2), (value, 1))
@@ -276,8 +269,11 @@ def find_rows(index: Array, *, rounded: bool = False) -> Rows | None:
 
 @functools.partial(jax.jit, static_argnums=1)
 def _groups(moves: Array, shards: Shards | None) -> tuple[Array, Array, Array]:
-    """The group of each θ at every move, the last of all groups, and at which moves (U·X,) there are several."""
-    rank = rank_last(moves)
+    """The group of each θ at every move, the last of all groups, and at which moves (U·X,) there are several.
+
+    Groups beyond ``MOST_GROUPS`` are not told apart, as they will not be used.
+    """
+    rank = rank_by_minima(moves, MOST_GROUPS)
     group, last, differ = rank.astype(jnp.int8), rank.max(), (rank > 0).any((0, 3)).ravel()
     if shards is not None:
         group, last, differ = shards.placed(group, 3), shards.placed(last), shards.placed(differ)
@@ -294,8 +290,35 @@ def _of_groups(moves: Array, group: Array, place: np.ndarray, count: int, shards
 
 def find_routes(index: Array, size: int, num_parameters: int, num_states: int) -> Routes:
     """The routes of any index table (T|1, Θ|1, X|1, U|1)."""
-    moves = control_first(index).astype(jnp.int32)
-    moves = jnp.broadcast_to(moves, (*moves.shape[:2], num_states, num_parameters))
-    place = each(lambda own: own * own.shape[3] + jnp.arange(own.shape[3], dtype=own.dtype), 3, (moves, 3))
+    moves = _in_full(index, num_parameters, num_states)
     group = rank_last(moves) * num_states + jnp.arange(num_states, dtype=moves.dtype)[:, None]
-    return Routes(place, group, min(num_parameters, size))
+    return Routes(_places(moves), group, min(num_parameters, size))
+
+
+def push_along(index: Array, before: Array, policy: Array, size: int) -> Array:
+    """:meth:`Routing.push` by the index table of one slice, (Θ|1, X|1, U|1), of which nothing else is needed."""
+    return push_to(_places(_in_full(index[None], before.shape[1], before.shape[0]))[0], before, policy, size)
+
+
+def _in_full(index: Array, num_parameters: int, num_states: int) -> Array:
+    """The next states, controls first, with all states and parameters: (T|1, U|1, X, Θ)."""
+    moves = control_first(index).astype(jnp.int32)
+    return jnp.broadcast_to(moves, (*moves.shape[:2], num_states, num_parameters))
+
+
+def _places(moves: Array) -> Array:
+    """The place of each next state in a flat (X', Θ) table."""
+    return each(lambda own: own * own.shape[3] + jnp.arange(own.shape[3], dtype=own.dtype), 3, (moves, 3))
+
+
+def push_to(place: Array, before: Array, policy: Array, size: int) -> Array:
+    """Σ_{u,x} before(x,θ) policy(x,u) by the places (U|1, X, Θ) where it goes in a flat (X', Θ) table, as (X', Θ)."""
+
+    def own(place: Array, before: Array, policy: Array) -> Array:
+        result = jnp.zeros(size * before.shape[1], before.dtype)
+        places = jnp.broadcast_to(place, (policy.shape[1], *before.shape))
+        for place, probs in zip(places, policy.T, strict=True):  # one by one is faster than at once
+            result = result.at[place.ravel()].add((probs[:, None] * before).ravel(), mode=INSIDE)
+        return result.reshape(size, before.shape[1])
+
+    return each(own, 1, (place, 2), (before, 1), (policy, None))

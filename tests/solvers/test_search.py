@@ -164,7 +164,6 @@ def test_a_search_ends_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("certain", [False, True])
 def test_parameters_come_in_when_they_are_possible(certain: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """As in a world that is too large to be taken in as a whole: one belief after the other, with what was there."""
-    monkeypatch.setattr("npro_aif.solvers.search.game.MOST_HYPOTHESES", 0)
     worlds = family(certain)
     guide = aif.guides.RecallGuide(worlds.model)
     plans = aif.Planner(worlds.model, guide, aif.Planning(), aif.SearchSolver(), max_horizon=HORIZON)

@@ -96,7 +96,6 @@ def test_bounds_hold_however_beliefs_are_merged(monkeypatch: pytest.MonkeyPatch)
 
 def test_parameters_that_come_in_later_move_more(monkeypatch: pytest.MonkeyPatch) -> None:
     """The promise of information hangs on the largest entropy of a move, which new parameters may raise."""
-    monkeypatch.setattr("npro_aif.solvers.search.game.MOST_HYPOTHESES", 1)  # parameters are added when they are needed
     worlds, objective = family(certain=False), OBJECTIVES[0]
     plans = planner(worlds, objective)
     for world in (4, 9, 4, 1):

@@ -65,7 +65,6 @@ def test_a_known_limit_leaves_a_good_plan() -> None:
 
 
 def test_new_parameters_make_new_groups(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("npro_aif.solvers.search.game.MOST_HYPOTHESES", 0)
     worlds = family(certain=False)
     plans = limited(worlds, 3000)
     for world in (7, 3, 7):

@@ -39,7 +39,9 @@ def names(steps: Sequence[Step], rounds: int, first: int) -> np.ndarray:
         for _ in range(rounds):
             after = fixed.copy()
             for to, units, factor in ways:
-                after += _over_chance(units, name.take(to)) * factor
+                ahead = _over_chance(units, name.take(to))
+                ahead *= factor
+                after += ahead
             name = _mixed(after)
     return name
 
@@ -81,6 +83,9 @@ def _odd(*seed: int) -> np.ndarray:
 
 def _mixed(name: np.ndarray) -> np.ndarray:
     """A bijection of 64-bit numbers that spreads every bit over all others (the end of Steele's SplitMix64)."""
-    name = (name ^ (name >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    name = (name ^ (name >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return name ^ (name >> np.uint64(31))
+    name = name ^ (name >> np.uint64(30))  # a copy, which then changes in place
+    name *= np.uint64(0xBF58476D1CE4E5B9)
+    name ^= name >> np.uint64(27)
+    name *= np.uint64(0x94D049BB133111EB)
+    name ^= name >> np.uint64(31)
+    return name

@@ -6,7 +6,9 @@ are one label (a 64-bit hash of their outcomes), those with ``plan=False`` among
 
 from __future__ import annotations
 
+import functools
 import math
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -46,34 +48,57 @@ def check_sights(world: World) -> None:
         )
 
 
-def read_step(world: World, t: int, rows: np.ndarray, first: int) -> Step:
-    """The step at time t (from 0 on) for some parameters.
+class _Moves(NamedTuple):
+    """Where hypotheses go."""
+
+    to: np.ndarray  # (R, X, U, J) the next states
+    chance: np.ndarray | None  # (R, X, U, J) their probabilities; None where they are certain
+    ahead: np.ndarray  # (H, U, J) the next hypotheses
+
+
+class _Sights(NamedTuple):
+    """What is seen on arrival."""
+
+    label: np.ndarray  # (H, V)
+    shown: np.ndarray  # (H, V, S)
+    sight: tuple[np.ndarray, ...]  # by uncertain site, (R, X, V, Y)
+
+
+def read_steps(world: World, times: Iterable[int], rows: np.ndarray, first: int) -> list[Step]:
+    """The steps at some times (from 0 on) for some parameters; what is the same at all times is read once.
 
     :param world: its tables as NumPy arrays.
     :param rows: (R,) the places of these parameters in the world's tables.
     :param first: the number of hypotheses that come before those of ``rows``, which are (row, x) in C order.
     """
-    num_states, num_controls = world.initial.shape[1], world.num_controls
-    shape = len(rows), num_states, num_controls
-    to, chance = _moves(world.state, t, rows, shape)
-    label, shown, sight, liking = _sights(world, t, rows, shape)
+    shape = len(rows), world.initial.shape[1], world.num_controls
+    moves = functools.cache(lambda t: _moves(world.state, t, rows, shape, first))
+    sights = functools.cache(lambda t: _sights(world, t, rows, shape))
+    last_moves = world.state.num_times - 1
+    last_sights = max((kernel.num_times for kernel in (world.observation | world.sensor).values()), default=1) - 1
+    return [_step(world, t, rows, shape, moves(min(t, last_moves)), sights(min(t, last_sights))) for t in times]
+
+
+def _step(world: World, t: int, rows: np.ndarray, shape: tuple[int, int, int], moves: _Moves, sights: _Sights) -> Step:
+    """The step at a time, with the costs of the controls."""
     effort = np.broadcast_to(-_at(world.control, t)[None], shape)
     cost = effort.copy()
     for table in world.preference.values():
-        cost -= _expected(_rows(_at(table, t), rows), to, chance, shape)
-    if liking is not None:
-        cost -= _expected(np.moveaxis(liking, 2, 1)[:, None], to, chance, shape)
-    size = len(rows) * num_states
+        cost -= _expected(_rows(_at(table, t), rows), moves, shape)
+    for name, preferences in world.observation_preference.items():
+        for preference in preferences:
+            liking = _liking(world, name, _rows(_at(preference, t), rows), t, rows, shape)
+            cost -= _expected(np.moveaxis(liking, 2, 1)[:, None], moves, shape)
+    size, num_controls = shape[0] * shape[1], shape[2]
     noise = None
-    if sight:
-        noise = _expected(np.moveaxis(_noise(sight), 2, 1)[:, None], to, chance, shape).reshape(size, num_controls)
-    ahead = first + np.arange(len(rows))[:, None, None, None] * num_states + to
+    if sights.sight:
+        noise = _expected(np.moveaxis(_noise(sights.sight), 2, 1)[:, None], moves, shape).reshape(size, num_controls)
     return Step(
-        ahead.reshape(size, num_controls, -1).astype(np.int32),
-        None if chance is None else np.broadcast_to(chance, to.shape).reshape(size, num_controls, -1),
-        label.reshape(size, -1),
-        shown.reshape(size, *shown.shape[2:]),
-        tuple(table.reshape(size, *table.shape[2:]) for table in sight),
+        moves.ahead,
+        None if moves.chance is None else moves.chance.reshape(size, num_controls, -1),
+        sights.label,
+        sights.shown,
+        tuple(table.reshape(size, *table.shape[2:]) for table in sights.sight),
         cost.reshape(size, num_controls),
         effort.reshape(size, num_controls),
         noise,
@@ -92,16 +117,22 @@ def _rows(table: np.ndarray, rows: np.ndarray) -> np.ndarray:
     return table if len(table) == 1 else table[rows]
 
 
-def _moves(
-    kernel: Transition, t: int, rows: np.ndarray, shape: tuple[int, int, int]
+def _moves(kernel: Transition, t: int, rows: np.ndarray, shape: tuple[int, int, int], first: int) -> _Moves:
+    to, chance = _next_states(kernel.at(t), rows, shape)
+    ahead = first + np.arange(len(rows))[:, None, None, None] * shape[1] + to
+    chance = None if chance is None else np.broadcast_to(chance, to.shape)
+    return _Moves(to, chance, ahead.reshape(shape[0] * shape[1], shape[2], -1).astype(np.int32))
+
+
+def _next_states(
+    kernel: Transition, rows: np.ndarray, shape: tuple[int, int, int]
 ) -> tuple[np.ndarray, np.ndarray | None]:
-    """The next states (R, X, U, J), and how probable each is; None where they are certain."""
-    now = kernel.at(t)
+    """The next states of a slice, (R, X, U, J), and how probable each is; None where they are certain."""
     grid: Any = rows[:, None, None], np.arange(shape[1])[:, None], np.arange(shape[2])
-    certain = now.certain(*grid)
+    certain = kernel.certain(*grid)
     if certain is not None:
         return np.broadcast_to(np.asarray(certain), shape)[..., None], None
-    index, log = now.entries()
+    index, log = kernel.entries()
     probs = _normalized(_rows(np.asarray(log, np.float64), rows))
     count = int((probs > 0).sum(-1).max())
     order = np.argsort(~(probs > 0), axis=-1, kind="stable")[..., :count]
@@ -119,35 +150,38 @@ def _normalized(log: np.ndarray) -> np.ndarray:
     return probs / probs.sum(-1, keepdims=True)
 
 
-def _sights(
-    world: World, t: int, rows: np.ndarray, shape: tuple[int, int, int]
-) -> tuple[np.ndarray, np.ndarray, tuple[np.ndarray, ...], np.ndarray | None]:
-    """Labels (R, X, V), what they are made of (R, X, V, S), p(y|x,u,θ) by uncertain site, and E[log p̂(y)] or None."""
+def _sights(world: World, t: int, rows: np.ndarray, shape: tuple[int, int, int]) -> _Sights:
     kernels = world.observation | world.sensor
     tables = {name: _sight(kernel, t, rows, shape) for name, kernel in kernels.items()}
     breadth = max((table.shape[2] for table in tables.values()), default=1)
     label = np.zeros((shape[0], shape[1], breadth), np.uint64)
-    shown: list[np.ndarray] = []
-    sight: list[np.ndarray] = []
-    liking: np.ndarray | None = None
+    certain = [name for name, kernel in kernels.items() if not kernel.learnable]
+    shown = np.zeros((shape[0], shape[1], breadth, len(certain)), np.int32)
     for place, (name, kernel) in enumerate(kernels.items()):
-        table = tables[name]
-        if kernel.learnable:
-            sight.append(np.broadcast_to(table, (*shape[:2], breadth, kernel.size)))
-        else:
-            label = label + words(place, kernel.size)[table]
-            shown.append(np.broadcast_to(table, (*shape[:2], breadth)).astype(np.int32))
-        for preference in world.observation_preference.get(name, ()):
-            log = _rows(_at(preference, t), rows)[:, :, None]  # (R|1, X|1, 1, Y)
-            if kernel.learnable:
-                liked = (table * log).sum(-1)
-            else:
-                log = np.broadcast_to(log, (*table.shape, log.shape[-1]))
-                liked = np.take_along_axis(log, table[..., None], -1)[..., 0]
-            liked = np.broadcast_to(liked, (*shape[:2], shape[2]))
-            liking = liked if liking is None else liking + liked
-    seen = np.stack(shown, -1) if shown else np.zeros((*shape[:2], breadth, 0), np.int32)
-    return label, seen, tuple(sight), liking
+        if not kernel.learnable:
+            label += words(place, kernel.size)[tables[name]]
+            shown[..., certain.index(name)] = tables[name]
+    sight = [
+        np.broadcast_to(tables[name], (*shape[:2], breadth, kernel.size))
+        for name, kernel in kernels.items()
+        if kernel.learnable
+    ]
+    size = shape[0] * shape[1]
+    return _Sights(label.reshape(size, -1), shown.reshape(size, breadth, -1), tuple(sight))
+
+
+def _liking(
+    world: World, name: str, preference: np.ndarray, t: int, rows: np.ndarray, shape: tuple[int, int, int]
+) -> np.ndarray:
+    """E[log p̂(y)] of an observation site on arrival, (R, X, U), from a table log p̂ (R|1, X|1, Y)."""
+    kernel = (world.observation | world.sensor)[name]
+    table, log = _sight(kernel, t, rows, shape), preference[:, :, None]
+    if kernel.learnable:
+        liked = (table * log).sum(-1)
+    else:
+        log = np.broadcast_to(log, (*table.shape, log.shape[-1]))
+        liked = np.take_along_axis(log, table[..., None], -1)[..., 0]
+    return np.broadcast_to(liked, (*shape[:2], shape[2]))
 
 
 def _noise(sight: tuple[np.ndarray, ...]) -> np.ndarray:
@@ -174,9 +208,12 @@ def words(*seed: int) -> np.ndarray:
     return np.random.default_rng(seed).integers(0, 2**64, size=seed[-1], dtype=np.uint64, endpoint=False)
 
 
-def _expected(table: np.ndarray, to: np.ndarray, chance: np.ndarray | None, shape: tuple[int, int, int]) -> np.ndarray:
+def _expected(table: np.ndarray, moves: _Moves, shape: tuple[int, int, int]) -> np.ndarray:
     """Σ_x' p(x'|x,u,θ) table(θ, x, u, x'), (R, X, U), of a table (R|1, X|1, U|1, X'|1)."""
     if table.shape[-1] == 1:
         return np.broadcast_to(table[..., 0], shape)
-    values = np.take_along_axis(np.broadcast_to(table, (*shape, table.shape[-1])), to, -1)
-    return values[..., 0] if chance is None else (values * chance).sum(-1)
+    grid = (
+        0 if size == 1 else np.arange(size).reshape(-1, *(1,) * (3 - axis)) for axis, size in enumerate(table.shape[:3])
+    )
+    values = table[(*grid, moves.to)]
+    return values[..., 0] if moves.chance is None else (values * moves.chance).sum(-1)
