@@ -10,7 +10,9 @@ from typing import Any
 
 import jax
 import jax.extend
+import jaxlib
 
+VERSIONS = jax.__version__, jaxlib.__version__
 Tracer = jax.core.Tracer
 Var = jax.extend.core.Var
 Literal = jax.extend.core.Literal

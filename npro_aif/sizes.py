@@ -96,10 +96,10 @@ BLOCK = 64
 # --- Search -----------------------------------------------------------------------------------------------
 
 # A search takes in the parameters that beliefs hold possible; those of a large world, so many at once. (All 276,480
-# hypotheses (θ, x) of DoorKey-8x8 take some 0.15 s; 64 parameters of DoorKey-16x16 0.37 s, and one step brings in some 5.)
+# hypotheses (θ, x) of DoorKey-8x8 take some 0.15 s; 64 parameters of DoorKey-16x16 0.37, and a step brings in some 5.)
 ROWS_AT_ONCE, FEW_ROWS = 64, 8
-# Hypotheses (θ, x) that have come in so; more, and a planner begins anew with those of its present belief. (A bound on memory:
-# one of DoorKey-16x16 takes about 200 bytes, its class as many and 8 for each step, so that 100 steps are about 2 GB.)
+# Hypotheses (θ, x) that have come in so; more, and a planner begins anew with those of its present belief. (A bound on
+# memory: one of DoorKey-16x16 takes about 200 bytes, its class as many and 8 for each step: 100 steps are about 2 GB.)
 MOST_TAKEN_IN = 2**21
 # Hypotheses in all information states that a planner keeps: about 1 GB with what leads from one to the other. More, and
 # it forgets them. (A bound on memory; all first looks of DoorKey-8x8 and what follows them are well below.)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +16,7 @@ from typer.testing import CliRunner
 from npro_aif.cli import app, keep_compiled
 from npro_aif.experiments import play
 from npro_aif.experiments.tasks import Settings, make_task
+from npro_aif.program.kept import FOLDER
 
 KEYS = {
     "success", "success_low", "success_high", "reward", "reward_std", "cue", "cue_low", "cue_high", "safe", "safe_low",
@@ -217,17 +220,31 @@ def test_ctrl_c_keeps_what_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 def test_what_is_compiled_is_kept_where_the_user_keeps_caches(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.delenv("JAX_COMPILATION_CACHE_DIR", raising=False)
+    folders = {"JAX_COMPILATION_CACHE_DIR": "jax", FOLDER: "programs"}
+    for name in folders:
+        monkeypatch.delenv(name, raising=False)
     keep_compiled()
-    assert os.environ["JAX_COMPILATION_CACHE_DIR"] == str(tmp_path / "npro-aif" / "jax")
-    monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", "elsewhere")
+    assert [os.environ[name] for name in folders] == [str(tmp_path / "npro-aif" / end) for end in folders.values()]
+    for name in folders:
+        monkeypatch.setenv(name, "elsewhere")
     keep_compiled()
-    assert os.environ["JAX_COMPILATION_CACHE_DIR"] == "elsewhere"
-    for name in ("XDG_CACHE_HOME", "JAX_COMPILATION_CACHE_DIR"):
+    assert [os.environ[name] for name in folders] == ["elsewhere"] * 2
+    for name in ("XDG_CACHE_HOME", *folders):
         monkeypatch.delenv(name)
     monkeypatch.setattr(Path, "home", no_home)
     keep_compiled()
-    assert "JAX_COMPILATION_CACHE_DIR" not in os.environ
+    assert not os.environ.keys() & folders.keys()
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"), [(["--help"], 0, "reproduce"), (["run", "lion"], 2, "'tmaze'"), (["run", "--size"], 2, "")]
+)
+def test_the_program_ends_with_its_exit_code_and_says_all(words: list[str], code: int, said: str) -> None:
+    """It ends at once, without the end of Python's own."""
+    program = [sys.executable, "-c", "from npro_aif.cli import command; command()", *words]
+    done = subprocess.run(program, capture_output=True, text=True, env={**os.environ, "COLUMNS": "200"})
+    assert done.returncode == code
+    assert said in done.stdout + done.stderr
 
 
 def no_home() -> Path:

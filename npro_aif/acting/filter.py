@@ -185,12 +185,11 @@ class Filter(Portable):
     def seen_in(self, world: World, control: Array, seen: Array) -> Part:
         """Bayes on the parameters of a world."""
         joint = self._moved(world, jnp.exp(world.parameter)[:, None] * jnp.exp(world.initial), control)
-        masses = [joint.sum()]
-        joint = divide(joint, masses[0])
+        joint, mass = _normalized(joint)
+        masses = [mass]
         for likelihood in self._likelihoods(world, control, seen):
-            joint = joint * likelihood
-            masses.append(joint.sum())
-            joint = divide(joint, masses[-1])  # at every site: the product of many could underflow
+            joint, mass = _normalized(joint * likelihood)  # at every site: the product of many could underflow
+            masses.append(mass)
         log_mass = itertools.accumulate(jnp.unstack(safe_log(jnp.stack(masses))))
         return Part(joint.sum(1), normalize(joint), jnp.stack(list(log_mass)))
 
@@ -208,22 +207,16 @@ class Filter(Portable):
 
     def _likelihoods(self, world: World, control: Array, seen: Array) -> Iterator[Array]:
         """p(y|x,θ) of what was seen at each site, (Θ|1, X): one where nothing was seen, zero for no valid outcome."""
-        num_states = world.initial.shape[1]
+        num_states, kernels = world.initial.shape[1], world.observation | world.sensor
         sizes = np.array([site.size for site in self.sites], np.int32)
         reads_control = np.array([site.name in self.program.reads_control for site in self.sites], bool)
         left_out = seen == UNSEEN
         if reads_control.any():  # before the first move there is no control to observe
             left_out |= reads_control & (control == UNMOVED)
-        # Of all sites at once: each equation on a number takes as long to trace and to lower as one on a table.
+        # Of all sites at once: an equation on a number takes as long to trace and to lower as one on a table.
         of_sites = map(jnp.unstack, (jnp.clip(seen, 0, sizes - 1), seen < sizes, left_out))
         for site, outcome, valid, unseen in zip(self.sites, *of_sites, strict=True):
-            kernel = (world.observation | world.sensor)[site.name].at(0)
-            likelihood = kernel.likelihood(outcome)  # (Θ|1, X), or of observed controls (Θ|1, X·U)
-            if likelihood.shape[1] > num_states:
-                by_control = likelihood.reshape(likelihood.shape[0], num_states, -1)
-                place = jnp.where(by_control.shape[2] == 1, 0, jnp.maximum(control, 0))  # a bound one has no axis
-                likelihood = jax.lax.dynamic_index_in_dim(by_control, place, 2, keepdims=False)
-            yield jnp.where(unseen, 1.0, jnp.where(valid, likelihood, 0.0))
+            yield _likelihood(kernels[site.name], outcome, valid, unseen, control, num_states)
 
     # --- Inside compiled code ---
 
@@ -275,6 +268,25 @@ class Filter(Portable):
             log_weight = log_weight + safe_log(total)
             state = divide(state, total[:, None])
         return Tracked(log_weight, state)
+
+
+# Sites with tables of one shape are traced and lowered once.
+@functools.partial(jax.jit, static_argnames="num_states")
+def _likelihood(kernel: Any, outcome: Array, valid: Array, unseen: Array, control: Array, num_states: int) -> Array:
+    """p(y|x,θ) of what was seen at one site, (Θ|1, X)."""
+    likelihood = kernel.at(0).likelihood(outcome)  # or of observed controls (Θ|1, X·U)
+    if likelihood.shape[1] > num_states:
+        by_control = likelihood.reshape(likelihood.shape[0], num_states, -1)
+        place = jnp.where(by_control.shape[2] == 1, 0, jnp.maximum(control, 0))  # a bound one has no axis
+        likelihood = jax.lax.dynamic_index_in_dim(by_control, place, 2, keepdims=False)
+    return jnp.where(unseen, 1.0, jnp.where(valid, likelihood, 0.0))
+
+
+@jax.jit
+def _normalized(joint: Array) -> tuple[Array, Array]:
+    """Mass that sums to one (or to zero), and what it summed to."""
+    total = joint.sum()
+    return divide(joint, total), total
 
 
 class Tracked(NamedTuple):

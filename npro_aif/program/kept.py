@@ -6,6 +6,7 @@ the device and JAX's precision. All checks are made on its numbers as on those t
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import math
@@ -19,10 +20,10 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import jaxlib
 import numpy as np
 from jax import Array
 
+from npro_aif._jax import VERSIONS
 from npro_aif.program.jaxprs import add_array, lasting_name
 from npro_aif.program.traced import Trace
 from npro_aif.sizes import MOST_KEPT_BYTES
@@ -40,7 +41,7 @@ def place_of(trace: Trace) -> Path | None:
         return None
     digest = hashlib.blake2b(digest_size=16)
     context = [getattr(jax.config, setting) for setting in SETTINGS]
-    context += [jax.__version__, jaxlib.__version__, jax.devices()[0].device_kind, _code()]
+    context += [VERSIONS, jax.devices()[0].device_kind, _code()]
     digest.update(repr((names, context)).encode())
     for array in jax.tree.leaves((trace.arguments[1:], trace.assignment)):
         add_array(digest, array)
@@ -55,12 +56,13 @@ def read(place: Path | None, shapes: Sequence[Any]) -> list[Array] | None:
     if place is None or not place.exists():
         return None
     try:
-        with np.load(place) as file:
+        with place.open("rb") as stream, np.load(stream) as file:
             tables = _parted(file["bytes"], file["types"], shapes)
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
         warnings.warn(f"{place}: found no numbers that can be read ({error}); they are computed again", stacklevel=4)
         return None
-    place.touch()  # those that were used last are kept longest
+    with contextlib.suppress(OSError):  # a folder of somebody else
+        place.touch()  # those that were used last are kept longest
     return jax.device_put([table.astype(shape.dtype) for table, shape in zip(tables, shapes, strict=True)])
 
 
@@ -92,7 +94,8 @@ def write(place: Path | None, arrays: Sequence[Array]) -> None:
         os.replace(partial, place)
         _forget(place.parent)
     except OSError:
-        partial.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            partial.unlink()
 
 
 def _narrow(table: np.ndarray) -> np.ndarray:

@@ -180,9 +180,14 @@ class AndOrSearch:
                 if control != patience.instead and turn.costs[control] >= patience.least - EQUAL:
                     costs[control] = math.inf
         below = floors.tolist()
+        left, depth, known = left - 1, node.depth - 1, self.nodes
         node.kids = [
             [
-                (p, self.node(after, left - 1, node.depth - 1, below[branch] if exact else None))
+                (
+                    p,
+                    known.get((after.number, left, depth))
+                    or self.node(after, left, depth, below[branch] if exact else None),
+                )
                 for p, after, branch, exact in entries
             ]
             for entries in turn.controls
@@ -257,7 +262,7 @@ class AndOrSearch:
                 return
             if node.low > bound + SLACK:
                 return
-            second = min((low for u, low in enumerate(node.bounds) if u != control), default=math.inf)
+            second = sorted(node.bounds)[1] if len(node.bounds) > 1 else math.inf
             p, kid = max(open_kids, key=itemgetter(0))
             self.improve(kid, kid.low + max(min(bound, second) - least, LEAST_RISE) / p)
 

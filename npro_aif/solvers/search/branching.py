@@ -109,21 +109,15 @@ class Branching:
         order = np.argsort(key, kind="stable")
         key, mass = key[order], mass[order]
         first = starts(key)
-        key, mass = key[first], np.add.reduceat(mass, first)
-        seen = key // self._room
-        start = starts(seen)
+        if len(first) < len(key):
+            key, mass = key[first], np.add.reduceat(mass, first)
+        seen, support = np.divmod(key, self._room)
+        ends = bounds(seen)
+        start = ends[:-1]
         prob = np.add.reduceat(mass, start)
-        ends = np.append(start, len(key))
-        code = seen[start]
-        per_control = self._label_room * self.num_outcomes
-        return Branches(
-            code // per_control,
-            prob,
-            ends,
-            (key % self._room).astype(np.int32),
-            mass / np.repeat(prob, np.diff(ends)),
-            code % per_control,
-        )
+        after, outcome = np.divmod(seen[start], self._label_room * self.num_outcomes)
+        weight = mass / prob.repeat(ends[1:] - start)
+        return Branches(after, prob, ends, support.astype(np.int32), weight, outcome)
 
     def _outcomes(self, support: np.ndarray, weight: np.ndarray, control: int | None) -> tuple[np.ndarray, np.ndarray]:
         """Every (control, observation, hypothesis) as one number, and its mass."""
@@ -165,10 +159,15 @@ class Branching:
 
 def starts(rising: np.ndarray) -> np.ndarray:
     """Where each stretch of equal numbers begins."""
-    fresh = np.empty(len(rising), bool)
-    fresh[0] = True
-    np.not_equal(rising[1:], rising[:-1], out=fresh[1:])
-    return np.flatnonzero(fresh)
+    return bounds(rising)[:-1]
+
+
+def bounds(rising: np.ndarray) -> np.ndarray:
+    """Where each stretch of equal numbers begins, and where the last one ends."""
+    fresh = np.empty(len(rising) + 1, bool)
+    fresh[0] = fresh[-1] = True
+    np.not_equal(rising[1:], rising[:-1], out=fresh[1:-1])
+    return fresh.nonzero()[0]
 
 
 def merge(support: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

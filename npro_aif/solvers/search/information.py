@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import bisect
 import itertools
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -138,7 +138,7 @@ class Information:
     def _turn(self, state: InformationState, layer: Branching) -> Turn:
         branches = layer.branches(state.support, state.weight)
         states = self._states(branches)
-        controls: list[dict[int, list[Any]]] = [{} for _ in range(layer.num_controls)]  # the fields of what is next
+        controls: list[dict[int, Next]] = [{} for _ in range(layer.num_controls)]
         blurs = [0.0] * layer.num_controls
         probs = zip(branches.control.tolist(), branches.prob.tolist(), states, strict=True)
         for branch, (control, prob, (after, blur)) in enumerate(probs):
@@ -147,10 +147,10 @@ class Information:
             if blur > blurs[control]:
                 blurs[control] = blur
             if entry is None:
-                entries[after.number] = [prob, after, branch, blur == 0.0]
+                entries[after.number] = Next(prob, after, branch, blur == 0.0)
             else:
-                entry[0] += prob
-        merged = [[Next(*entry) for entry in entries.values()] for entries in controls]
+                entries[after.number] = entry._replace(prob=entry.prob + prob)
+        merged = [list(entries.values()) for entries in controls]
         idle = [
             u
             for u, (entries, blur) in enumerate(zip(merged, blurs, strict=True))
@@ -193,11 +193,14 @@ class Information:
 
 def _steps_apart(branches: Branches) -> list[float]:
     """The distance of each branch's belief from that of the branch before, relative to its weights."""
-    sizes = np.diff(branches.start)
-    place = np.arange(len(branches.support)) - np.repeat(np.append(0, sizes[:-1]), sizes)  # in the branch before
-    place = np.maximum(place, 0)
+    start = branches.start[:-1]
+    sizes = branches.start[1:] - start
+    back = np.empty_like(sizes)  # how far before a hypothesis its place in the branch before is
+    back[0], back[1:] = 0, sizes[:-1]
+    place = np.arange(len(branches.support)) - back.repeat(sizes)
+    np.maximum(place, 0, out=place)
     apart = np.abs(branches.weight / branches.weight[place] - 1)
     apart[branches.support != branches.support[place]] = np.inf
-    apart = np.maximum.reduceat(apart, branches.start[:-1])
-    apart[np.append(True, sizes[1:] != sizes[:-1])] = np.inf
+    apart = np.maximum.reduceat(apart, start)
+    apart[back != sizes] = np.inf
     return apart.tolist()
