@@ -22,8 +22,8 @@ if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
     os.environ["JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES"] = "-1"
     atexit.register(shutil.rmtree, os.environ["JAX_COMPILATION_CACHE_DIR"], ignore_errors=True)
 
-# What programs give is computed by every test that asks for it, and not kept in the user's cache by those of the command
-# line (empty: nowhere).
+# What programs give is computed by every test that asks for it; those of the command line do not keep it in the user's
+# cache (empty: nowhere).
 os.environ["NPRO_AIF_PROGRAMS"] = ""
 
 import jax

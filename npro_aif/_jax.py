@@ -10,9 +10,9 @@ from typing import Any
 
 import jax
 import jax.extend
-import jaxlib
+import jaxlib.version
 
-VERSIONS = jax.__version__, jaxlib.__version__
+VERSIONS = jax.__version__, jaxlib.version.__version__
 Tracer = jax.core.Tracer
 Var = jax.extend.core.Var
 Literal = jax.extend.core.Literal

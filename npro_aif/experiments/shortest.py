@@ -52,10 +52,10 @@ def shortest_path(theta: int, state: int, size: int) -> int:
 def successors(theta: int, size: int) -> np.ndarray:
     """The next state by (state, control), (X, U), in one layout."""
     parameters, sizes = site_sizes(size)
-    key, door = divmod(theta, parameters["door"])
+    cells: Any = np.divmod(np.int32(theta), np.int32(parameters["door"]))
     flat = np.arange(np.prod(list(sizes.values())))[:, None]
-    cells: Any = [values.astype(np.int32) for values in np.unravel_index(flat, tuple(sizes.values()))]
-    layout: Any = Layout(np.int32(key), np.int32(door))
-    after = next_state(State(*cells), np.arange(len(CONTROLS), dtype=np.int32), layout, size)
+    values: Any = [index.astype(np.int32) for index in np.unravel_index(flat, tuple(sizes.values()))]
+    controls: Any = np.arange(len(CONTROLS), dtype=np.int32)
+    after = next_state(State(*values), controls, Layout(*cells), size)
     position, direction, status = map(np.asarray, after)
     return (position * 4 + direction) * 4 + status
