@@ -237,7 +237,8 @@ def test_what_is_compiled_is_kept_where_the_user_keeps_caches(monkeypatch: pytes
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "said"), [(["--help"], 0, "reproduce"), (["run", "lion"], 2, "'tmaze'"), (["run"], 2, "TASK")]
+    ("words", "code", "said"),
+    [(["--help"], 0, "reproduce"), (["run", "lion"], 2, "'tmaze'"), (["run"], 2, "Missing argument")],
 )
 def test_the_program_ends_with_its_exit_code_and_says_all(words: list[str], code: int, said: str) -> None:
     """It ends at once, without the end of Python's own."""
