@@ -257,7 +257,7 @@ def initial_belief(size: int = 8) -> aif.Belief:
     """
     theta = np.arange(num_layouts(size))
     if size <= EXACT_UP_TO:
-        return aif.Belief(*jax.device_put(tuple(belief_rows(theta, size))))
+        return aif.Belief(*map(jnp.asarray, belief_rows(theta, size)))
     parameter, free = starts(theta, size)
     states = np.arange(free.shape[1])[:, None] * 16 + np.arange(4) * 4 + NO_KEY  # (position, direction)
     count = free.sum(-1)

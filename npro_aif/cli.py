@@ -60,8 +60,8 @@ def command() -> None:
 def _leave(codes: list[int]) -> None:
     """End the process with its exit code; without one, as after an error, it ends as any other."""
     if codes:
-        sys.stdout.flush()
-        sys.stderr.flush()
+        for stream in filter(None, (sys.stdout, sys.stderr)):  # None where they were closed
+            stream.flush()
         os._exit(codes[0])
 
 

@@ -292,9 +292,6 @@ def _doorkey_model(size: int, preference: str) -> Callable[..., Any]:
     return functools.partial(doorkey.doorkey, size=size, preference=preference)
 
 
-_doorkey_belief = functools.lru_cache(doorkey.initial_belief)
-
-
 def _doorkey(size: int, preference: str) -> Task:
     check_choice("preference", preference, PREFERENCES)
     if size < 5:
@@ -308,7 +305,7 @@ def _doorkey(size: int, preference: str) -> Task:
         name="doorkey",
         model=_doorkey_model(size, preference),
         environment=functools.partial(DoorKey, size=size),
-        belief=_doorkey_belief(size),
+        belief=doorkey.initial_belief(size),
         horizon=35,
         max_steps=35,
         learn=doorkey.LEARN,

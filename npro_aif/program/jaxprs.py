@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from types import FunctionType, MethodType
 from typing import Any
 
 import jax
@@ -18,6 +19,8 @@ import numpy as np
 from npro_aif._jax import Literal, Var, bind, called_back
 
 ADDRESS = re.compile(r" at 0x[0-9a-f]+")
+DERIVATIVES = "custom_"  # in the names of primitives whose functions are rules for derivatives, which are not taken
+END = "\0"  # between the words of a name; no word has it
 _called_back: dict[Any, int] = {}  # the Python functions that programs called back so far, and their numbers
 
 
@@ -67,53 +70,53 @@ def content_name(closed: Any) -> str:
 
 
 def lasting_name(closed: Any) -> str | None:
-    """The same name, if it means the same in every process; None if Python is called back, or something printed."""
+    """The same name, if it means the same in every process.
+
+    None if Python is called back, if something is printed, or if an equation has a parameter that cannot be told.
+    """
     namer = _Namer()
     name = namer.name(closed.jaxpr, closed.consts)
-    return None if namer.calls_back or closed.effects else name
+    return name if namer.lasts and not closed.effects else None
 
 
 class _Namer:
-    """Names jaxprs; an inner jaxpr that occurs many times as one object is named once."""
+    """Names jaxprs by a list of words; an inner jaxpr that occurs many times as one object is named once."""
 
     def __init__(self) -> None:
         self._inner: dict[int, str] = {}
         self._shapes: dict[Any, str] = {}
-        self.calls_back = False  # whether some equation calls Python
+        self.lasts = True  # whether the name means the same in every process
 
     def name(self, jaxpr: Any, consts: Iterable[Any]) -> str:
-        digest = hashlib.blake2b(digest_size=16)
         numbers: dict[Any, int] = {}
-        words: list[str] = []
+        words = [f"{len(jaxpr.constvars)} {len(jaxpr.invars)} {len(jaxpr.eqns)}", *map(array_word, consts)]
 
         def add(variable: Any) -> None:
             if isinstance(variable, Literal):
-                add_array(digest, variable.val)
+                words.append(array_word(variable.val))
             elif variable in numbers:
                 words.append(f"v{numbers[variable]}")
             else:
                 numbers[variable] = len(numbers)
                 words.append(self._shape(variable.aval))
 
-        for const in consts:
-            add_array(digest, const)
         for variable in (*jaxpr.constvars, *jaxpr.invars):
             add(variable)
         for equation in jaxpr.eqns:
-            words.append(equation.primitive.name)
+            words.append(f"{equation.primitive.name} {len(equation.invars)} {len(equation.outvars)}")
             for variable in (*equation.invars, *equation.outvars):
                 add(variable)
+            derived = equation.primitive.name.startswith(DERIVATIVES)
             for key, value in equation.params.items():
                 words.append(key)
-                self._add_param(digest, value)
+                self._add_param(words, value, derived)
             function = called_back(equation)
             if function is not None:
-                self.calls_back = True
+                self.lasts = False
                 words.append(f"f{_called_back.setdefault(_same_function(function), len(_called_back))}")
         for variable in jaxpr.outvars:
             add(variable)
-        digest.update(" ".join(words).encode())
-        return digest.hexdigest()
+        return _digest(END.join(words).encode())
 
     def _shape(self, aval: Any) -> str:
         key = aval.dtype, aval.shape
@@ -121,33 +124,59 @@ class _Namer:
             self._shapes[key] = f"{aval.dtype}{aval.shape}"
         return self._shapes[key]
 
-    def _add_param(self, digest: Any, value: Any) -> None:
-        if hasattr(value, "consts") and hasattr(value, "jaxpr"):
-            self._add_jaxpr(digest, value, value.jaxpr, value.consts)
-        elif hasattr(value, "eqns"):
-            self._add_jaxpr(digest, value, value, ())
-        elif isinstance(value, tuple | list):
-            for part in value:
-                self._add_param(digest, part)
-        elif isinstance(value, np.ndarray | jax.Array):
-            add_array(digest, value)
-        elif not callable(value):  # the functions belong to derivatives, which are not taken
-            digest.update(ADDRESS.sub("", repr(value)).encode())
+    def _add_param(self, words: list[str], value: Any, derived: bool) -> None:
+        """Add a parameter of an equation.
 
-    def _add_jaxpr(self, digest: Any, key: Any, jaxpr: Any, consts: Iterable[Any]) -> None:
+        :param derived: whether functions among them are rules for derivatives.
+        """
+        if hasattr(value, "consts") and hasattr(value, "jaxpr"):
+            words.append(self._inner_name(value, value.jaxpr, value.consts))
+        elif hasattr(value, "eqns"):
+            words.append(self._inner_name(value, value, ()))
+        elif isinstance(value, tuple | list):
+            words.append(f"({len(value)}")
+            for part in value:
+                self._add_param(words, part, derived)
+        elif isinstance(value, Mapping):
+            self._add_param(words, tuple(value.items()), derived)
+        elif isinstance(value, np.ndarray | jax.Array):
+            words.append(array_word(value))
+        else:
+            text = repr(value)
+            self.lasts &= derived or not ADDRESS.search(text)
+            if not callable(value):
+                words.append(ADDRESS.sub("", text))
+
+    def _inner_name(self, key: Any, jaxpr: Any, consts: Iterable[Any]) -> str:
         if id(key) not in self._inner:  # inner jaxprs live as long as the outer one, so ids stay valid
             self._inner[id(key)] = self.name(jaxpr, consts)
-        digest.update(self._inner[id(key)].encode())
+        return self._inner[id(key)]
 
 
 def _same_function(function: Any) -> Any:
     """A value that is equal for the same function, and for another one of the same lines with the same closure."""
-    code, cells = getattr(function, "__code__", None), getattr(function, "__closure__", None)
-    if code is None:
-        return function
-    inside = [cell.cell_contents for cell in cells or ()] + list(function.__defaults__ or ())
-    same = [value if isinstance(value, Hashable) else _Same(value) for value in inside]
-    return code, id(function.__globals__), tuple((type(value), value) for value in same)
+    if isinstance(function, MethodType):
+        return _same_function(function.__func__), _Same(function.__self__)
+    if not isinstance(function, FunctionType):
+        return _Same(function)
+    keywords = sorted((function.__kwdefaults__ or {}).items())
+    inside = [*map(_content, function.__closure__ or ()), *(function.__defaults__ or ()), *keywords]
+    return function.__code__, _Same(function.__globals__), tuple(map(_same_value, inside))
+
+
+def _content(cell: Any) -> Any:
+    """The content of a closure's cell; the cell itself if it is still empty."""
+    try:
+        return cell.cell_contents
+    except ValueError:
+        return cell
+
+
+def _same_value(value: Any) -> Any:
+    """A value that is equal for the same number or word, and for the same object."""
+    if isinstance(value, tuple):
+        return tuple, tuple(map(_same_value, value))
+    return (type(value), repr(value)) if type(value) in (bool, int, float, complex, str, bytes) else _Same(value)
 
 
 class _Same:
@@ -163,9 +192,12 @@ class _Same:
         return id(self.value)
 
 
-def add_array(digest: Any, value: Any) -> None:
-    """Add an array's type, shape and bytes to a digest."""
+def array_word(value: Any) -> str:
+    """A word for an array: its type, its shape and a name for its bytes."""
     is_key = isinstance(value, jax.Array) and jnp.issubdtype(value.dtype, jax.dtypes.prng_key)
     array = np.asarray(jax.random.key_data(value) if is_key else value)
-    digest.update(f"{array.dtype}{array.shape}".encode())
-    digest.update(np.ascontiguousarray(array).tobytes())
+    return f"{value.dtype if is_key else array.dtype}{array.shape} {_digest(array.tobytes())}"
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.blake2b(content, digest_size=16).hexdigest()

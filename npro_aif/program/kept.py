@@ -1,7 +1,8 @@
 """Numbers of programs in a folder, so that another process which reads the same program need not compute them again.
 
 A file is named by the equations, their constants and arguments, and by whatever else decides what they give: versions,
-the device and JAX's precision. All checks are made on its numbers as on those that were just computed.
+the device and JAX's precision. It is written after all checks; those of rows and against plain NumPyro are made again
+on the numbers that are read.
 """
 
 from __future__ import annotations
@@ -11,9 +12,10 @@ import functools
 import hashlib
 import math
 import os
+import platform
+import time
 import uuid
 import warnings
-import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -24,41 +26,44 @@ import numpy as np
 from jax import Array
 
 from npro_aif._jax import VERSIONS
-from npro_aif.program.jaxprs import add_array, lasting_name
+from npro_aif.program.jaxprs import array_word, lasting_name
 from npro_aif.program.traced import Trace
 from npro_aif.sizes import MOST_KEPT_BYTES
 
 # What of JAX's configuration decides which numbers equations give.
 SETTINGS = ("jax_enable_x64", "jax_default_matmul_precision", "jax_threefry_partitionable", "jax_default_device")
+ABANDONED = 86_400  # the seconds after which nobody writes a file any more
 FOLDER = "NPRO_AIF_PROGRAMS"  # the environment variable that names the folder; the command line sets it
 
 
 def place_of(trace: Trace) -> Path | None:
-    """The file of a program's numbers; None where none are kept, or where its equations call Python."""
+    """The file of a program's numbers; None where none are kept, or where its equations have no lasting name."""
     folder = os.environ.get(FOLDER)
-    names = (lasting_name(trace.slice), lasting_name(trace.plain.equations)) if folder else ()
-    if not folder or None in names:
+    if not folder or jax.config.jax_debug_nans or jax.config.jax_debug_infs:  # what debugs has to see them computed
         return None
-    digest = hashlib.blake2b(digest_size=16)
+    names = [lasting_name(trace.slice), lasting_name(trace.plain.equations)]
+    if None in names:
+        return None
     context = [getattr(jax.config, setting) for setting in SETTINGS]
-    context += [VERSIONS, jax.devices()[0].device_kind, _code()]
-    digest.update(repr((names, context)).encode())
-    for array in jax.tree.leaves((trace.arguments[1:], trace.assignment)):
-        add_array(digest, array)
-    return Path(folder) / f"{digest.hexdigest()}.npz"
+    context += [VERSIONS, jax.devices()[0].device_kind, platform.machine(), os.environ.get("XLA_FLAGS"), _code()]
+    arguments = [array_word(array) for array in jax.tree.leaves((trace.arguments[1:], trace.assignment))]
+    words = repr((names, context, arguments))
+    return Path(folder) / f"{hashlib.blake2b(words.encode(), digest_size=16).hexdigest()}.npz"
 
 
 def read(place: Path | None, shapes: Sequence[Any]) -> list[Array] | None:
-    """The arrays of a file; None if it is not there, or damaged, which is told.
+    """The arrays of a file; None if it is not there or out of reach, or damaged, which is told.
 
     :param shapes: the shapes and types that they must have.
     """
-    if place is None or not place.exists():
+    if place is None:
         return None
     try:
         with place.open("rb") as stream, np.load(stream) as file:
             tables = _parted(file["bytes"], file["types"], shapes)
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+    except OSError:
+        return None
+    except Exception as error:  # of any kind: there are many ways to be damaged
         warnings.warn(f"{place}: found no numbers that can be read ({error}); they are computed again", stacklevel=4)
         return None
     with contextlib.suppress(OSError):  # a folder of somebody else
@@ -102,11 +107,15 @@ def _narrow(table: np.ndarray) -> np.ndarray:
     """Whole numbers in as few bytes as they need."""
     if table.dtype.kind not in "iu" or table.size == 0:
         return table
-    return table.astype(np.promote_types(np.min_scalar_type(table.min()), np.min_scalar_type(table.max())))
+    small = np.promote_types(np.min_scalar_type(table.min()), np.min_scalar_type(table.max()))
+    return table.astype(small) if small.kind in "iu" and small.itemsize < table.dtype.itemsize else table
 
 
 def _forget(folder: Path) -> None:
-    """Remove the files that were not used for longest, where all together are too large."""
+    """Remove the files that were not used for longest, where all together are too large, and those left unfinished."""
+    for path in folder.glob(".*.partial"):
+        if path.stat().st_mtime < time.time() - ABANDONED:
+            path.unlink(missing_ok=True)
     files = [(path.stat(), path) for path in folder.glob("*.npz")]
     room = MOST_KEPT_BYTES
     for stat, path in sorted(files, key=lambda file: file[0].st_mtime, reverse=True):

@@ -123,7 +123,7 @@ class IndexTransition(_Index):
         return self.expect(cost)[..., None]
 
     def push(self, before: Array, policy: Array) -> Array:
-        if self.routing is None and self.index.shape[0] > 1:
+        if self.routing is None and self.index.shape[0] > 1:  # where θ does not matter, rows shift as a whole
             return push_along(self.index, before, policy, self.size)
         return self._routing(*before.shape).push(before, policy, self.size)
 

@@ -217,7 +217,7 @@ class Routes:
         return None
 
     def push(self, before: Array, policy: Array, size: int) -> Array:
-        return push_to(self.place, before, policy, size)
+        return _push_to(self.place, before, policy, size)
 
     def pull(self, value: Array) -> Array:
         return each(lambda place, value: value.ravel().at[place].get(mode=INSIDE), 2, (self.place, 2), (value, 1))
@@ -297,7 +297,7 @@ def find_routes(index: Array, size: int, num_parameters: int, num_states: int) -
 
 def push_along(index: Array, before: Array, policy: Array, size: int) -> Array:
     """:meth:`Routing.push` by the index table of one slice, (Θ|1, X|1, U|1), of which nothing else is needed."""
-    return push_to(_places(_in_full(index[None], before.shape[1], before.shape[0]))[0], before, policy, size)
+    return _push_to(_places(_in_full(index[None], before.shape[1], before.shape[0]))[0], before, policy, size)
 
 
 def _in_full(index: Array, num_parameters: int, num_states: int) -> Array:
@@ -311,7 +311,7 @@ def _places(moves: Array) -> Array:
     return each(lambda own: own * own.shape[3] + jnp.arange(own.shape[3], dtype=own.dtype), 3, (moves, 3))
 
 
-def push_to(place: Array, before: Array, policy: Array, size: int) -> Array:
+def _push_to(place: Array, before: Array, policy: Array, size: int) -> Array:
     """Σ_{u,x} before(x,θ) policy(x,u) by the places (U|1, X, Θ) where it goes in a flat (X', Θ) table, as (X', Θ)."""
 
     def own(place: Array, before: Array, policy: Array) -> Array:

@@ -17,6 +17,7 @@ import pytest
 import npro_aif as aif
 from npro_aif.errors import ModelError
 from npro_aif.program import evaluated, kept, program
+from npro_aif.program.jaxprs import lasting_name
 from tests.broken import KEY, LIKING, SENSOR, UNIFORM, Slice, planner, refuses, with_site
 
 pytestmark = pytest.mark.usefixtures("quick_compile")
@@ -79,7 +80,7 @@ def test_another_version_is_another_file(folder: Path, computed: list[Any], monk
     assert len(computed) == 2
 
 
-@pytest.mark.parametrize("damage", [b"", b"PK no such thing", None])
+@pytest.mark.parametrize("damage", [b"", b"PK no such thing", np.lib.format.MAGIC_PREFIX, None])
 def test_a_damaged_file_is_named_and_made_again(folder: Path, computed: list[Any], damage: bytes | None) -> None:
     model = Slice().program()
     read(model)
@@ -120,6 +121,13 @@ def test_files_that_were_not_used_for_long_make_room(folder: Path, monkeypatch: 
     assert 1 <= len(list(folder.iterdir())) < 4
 
 
+def test_whole_numbers_are_kept_to_the_last_digit() -> None:
+    for values, dtype in (([-1, 2**53 + 1], np.int64), ([0, 255], np.int64), ([-3, 300], np.int32), ([0, 7], np.int8)):
+        table = kept._narrow(np.array(values, dtype))
+        assert table.dtype.kind in "iu"
+        assert table.tolist() == values
+
+
 OTHER = """
 from npro_aif.program import evaluated
 from tests.broken import UNIFORM, Slice
@@ -135,22 +143,104 @@ def test_another_process_finds_them(folder: Path) -> None:
     assert (done.returncode, done.stdout.strip()) == (0, "1"), done.stderr
 
 
+# --- Programs that look alike ---
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (lambda x: x - 1.0, lambda x: 1.0 - x),
+        (lambda x: jnp.where(x > 2, x, 0.0), lambda x: jnp.where(x > 2, 0.0, x)),
+        (lambda x: jax.jit(lambda y: y / 2.0)(x), lambda x: jax.jit(lambda y: 2.0 / y)(x)),
+        (lambda x: jax.lax.pad(x, 0.0, ((1, 11, 0),)), lambda x: jax.lax.pad(x, 0.0, ((11, 1, 0),))),
+        (lambda x: x[1:3], lambda x: x[2:4]),
+        (lambda x: x * jnp.float32(2), lambda x: x * jnp.float32(3)),
+        (lambda x: x + jnp.arange(5.0), lambda x: x + jnp.arange(5.0)[::-1]),
+        (lambda x: jnp.stack([x.sum(), x.max()]), lambda x: jnp.stack([x.max(), x.sum()])),
+        (lambda x: x > 0, lambda x: x < 0),
+    ],
+)
+def test_different_equations_have_different_names(one: Any, other: Any) -> None:
+    names = [lasting_name(jax.make_jaxpr(function)(jnp.ones(5))) for function in (one, one, other)]
+    assert names[0] == names[1] != names[2]
+
+
+def test_a_number_before_and_after_is_not_the_same(folder: Path) -> None:
+    """1 − x is not x − 1, in one process and by the files of another."""
+    models = [with_site("preference", functools.partial(minus_one, sign)) for sign in (1, -1)]
+    for reader in (read, read, functools.partial(program.program_of, belief=UNIFORM, horizon=3)):
+        one, other = (reader(model).fixed.tables.preference["goal"].ravel() for model in models)
+        np.testing.assert_allclose(one, -other)
+        np.testing.assert_allclose(one, LIKING - 1.5)
+
+
+def minus_one(sign: int, x: Any, u: Any, new: Any, y: Any, t: Any, horizon: Any) -> None:
+    liked = LIKING[new]
+    aif.preference("goal", liked - 1.5 if sign > 0 else 1.5 - liked)
+
+
 # --- Programs that call Python ---
 
 
-def called(table: Any) -> Any:
-    """A model whose preference is looked up by Python, in a function that is made anew at every run."""
+class Look:
+    """A table behind a method."""
+
+    def __init__(self, table: Any):
+        self.table = table
+
+    def at(self, x: Any) -> Any:
+        return self.table[np.asarray(x)]
+
+
+def closure(table: Any) -> Any:
+    return lambda x: table[np.asarray(x)]
+
+
+def pair(table: Any) -> Any:
+    tables = (table, 1.0)
+    return lambda x: tables[0][np.asarray(x)]
+
+
+def keyword(table: Any) -> Any:
+    return lambda x, *, table=table: table[np.asarray(x)]
+
+
+def unfinished(table: Any) -> Any:
+    function = lambda x: table[np.asarray(x)] if True else later  # noqa: E731
+    if table is None:
+        later = None
+    return function
+
+
+WAYS = {f.__name__: f for f in (closure, pair, keyword, unfinished)} | {
+    "method": lambda table: Look(table).at,
+    "partial": lambda table: functools.partial(lambda table, x: table[np.asarray(x)], table),
+}
+
+
+def called(table: Any, way: str = "closure") -> Any:
+    """A model whose preference is looked up by Python."""
+    kept_function = WAYS[way](table)
 
     def preference(x: Any, u: Any, new: Any, y: Any, t: Any, horizon: Any) -> None:
         shape = jax.ShapeDtypeStruct(jnp.shape(new), jnp.float32)
-        value = jax.pure_callback(lambda x: table[np.asarray(x)], shape, new, vmap_method="expand_dims")
-        aif.preference("goal", value)
+        # That of a closure is made anew at every run, as by a lambda inside of a step.
+        function = WAYS[way](table) if way in ("closure", "pair", "keyword") else kept_function
+        aif.preference("goal", jax.pure_callback(function, shape, new, vmap_method="expand_dims"))
 
     return with_site("preference", preference)
 
 
-def test_programs_that_differ_in_a_python_function_alone_are_told_apart(folder: Path) -> None:
+@pytest.mark.parametrize("way", WAYS)
+def test_programs_that_differ_in_a_python_function_alone_are_told_apart(way: str) -> None:
     """Their equations are equal but for the function that is called."""
+    models = [called(3 * np.eye(3, dtype=np.float32)[goal], way) for goal in (0, 2)]
+    best = [aif.Planner(m, objective=aif.Planning())(KEY, UNIFORM, horizon=2).state[-1].argmax() for m in models]
+    assert best == [0, 2]
+
+
+def test_python_functions_are_called_in_every_process(folder: Path) -> None:
+    """No numbers are kept of a program that calls one."""
     tables = [3 * np.eye(3, dtype=np.float32)[goal] for goal in range(3)]
     for table in tables:
         plans = [

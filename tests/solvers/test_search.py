@@ -162,8 +162,8 @@ def test_a_search_ends_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("certain", [False, True])
-def test_parameters_come_in_when_they_are_possible(certain: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As in a world that is too large to be taken in as a whole: one belief after the other, with what was there."""
+def test_parameters_come_in_when_they_are_possible(certain: bool) -> None:
+    """One belief after the other, with what was there."""
     worlds = family(certain)
     guide = aif.guides.RecallGuide(worlds.model)
     plans = aif.Planner(worlds.model, guide, aif.Planning(), aif.SearchSolver(), max_horizon=HORIZON)

@@ -94,7 +94,7 @@ def test_bounds_hold_however_beliefs_are_merged(monkeypatch: pytest.MonkeyPatch)
     assert max(gaps) > 1e-3
 
 
-def test_parameters_that_come_in_later_move_more(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_parameters_that_come_in_later_move_more() -> None:
     """The promise of information hangs on the largest entropy of a move, which new parameters may raise."""
     worlds, objective = family(certain=False), OBJECTIVES[0]
     plans = planner(worlds, objective)

@@ -64,7 +64,7 @@ def test_a_known_limit_leaves_a_good_plan() -> None:
     assert_close(limited.info.upper, optimal.info.upper, 1e-6)
 
 
-def test_new_parameters_make_new_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_new_parameters_make_new_groups() -> None:
     worlds = family(certain=False)
     plans = limited(worlds, 3000)
     for world in (7, 3, 7):

@@ -180,14 +180,9 @@ class AndOrSearch:
                 if control != patience.instead and turn.costs[control] >= patience.least - EQUAL:
                     costs[control] = math.inf
         below = floors.tolist()
-        left, depth, known = left - 1, node.depth - 1, self.nodes
         node.kids = [
             [
-                (
-                    p,
-                    known.get((after.number, left, depth))
-                    or self.node(after, left, depth, below[branch] if exact else None),
-                )
+                (p, self.node(after, left - 1, node.depth - 1, below[branch] if exact else None))
                 for p, after, branch, exact in entries
             ]
             for entries in turn.controls

@@ -62,6 +62,7 @@ class _Sights(NamedTuple):
     label: np.ndarray  # (H, V)
     shown: np.ndarray  # (H, V, S)
     sight: tuple[np.ndarray, ...]  # by uncertain site, (R, X, V, Y)
+    tables: dict[str, np.ndarray]  # by site, as :func:`_sight` returns them
 
 
 def read_steps(world: World, times: Iterable[int], rows: np.ndarray, first: int) -> list[Step]:
@@ -87,7 +88,7 @@ def _step(world: World, t: int, rows: np.ndarray, shape: tuple[int, int, int], m
         cost -= _expected(_rows(_at(table, t), rows), moves, shape)
     for name, preferences in world.observation_preference.items():
         for preference in preferences:
-            liking = _liking(world, name, _rows(_at(preference, t), rows), t, rows, shape)
+            liking = _liking(sights.tables[name], _rows(_at(preference, t), rows), shape)
             cost -= _expected(np.moveaxis(liking, 2, 1)[:, None], moves, shape)
     size, num_controls = shape[0] * shape[1], shape[2]
     noise = None
@@ -167,16 +168,17 @@ def _sights(world: World, t: int, rows: np.ndarray, shape: tuple[int, int, int])
         if kernel.learnable
     ]
     size = shape[0] * shape[1]
-    return _Sights(label.reshape(size, -1), shown.reshape(size, breadth, -1), tuple(sight))
+    return _Sights(label.reshape(size, -1), shown.reshape(size, breadth, -1), tuple(sight), tables)
 
 
-def _liking(
-    world: World, name: str, preference: np.ndarray, t: int, rows: np.ndarray, shape: tuple[int, int, int]
-) -> np.ndarray:
-    """E[log p̂(y)] of an observation site on arrival, (R, X, U), from a table log p̂ (R|1, X|1, Y)."""
-    kernel = (world.observation | world.sensor)[name]
-    table, log = _sight(kernel, t, rows, shape), preference[:, :, None]
-    if kernel.learnable:
+def _liking(table: np.ndarray, preference: np.ndarray, shape: tuple[int, int, int]) -> np.ndarray:
+    """E[log p̂(y)] of an observation site on arrival, (R, X, U).
+
+    :param table: its outcomes (R, X, V), or probabilities (R, X, V, Y).
+    :param preference: log p̂, (R|1, X|1, Y).
+    """
+    log = preference[:, :, None]
+    if table.ndim == 4:
         liked = (table * log).sum(-1)
     else:
         log = np.broadcast_to(log, (*table.shape, log.shape[-1]))
