@@ -33,13 +33,14 @@ from npro_aif.sizes import MOST_KEPT_BYTES
 # What of JAX's configuration decides which numbers equations give.
 SETTINGS = ("jax_enable_x64", "jax_default_matmul_precision", "jax_threefry_partitionable", "jax_default_device")
 ABANDONED = 86_400  # the seconds after which nobody writes a file any more
+DEBUGGING = ("jax_debug_nans", "jax_debug_infs")  # what looks for these has to see numbers computed
 FOLDER = "NPRO_AIF_PROGRAMS"  # the environment variable that names the folder; the command line sets it
 
 
 def place_of(trace: Trace) -> Path | None:
     """The file of a program's numbers; None where none are kept, or where its equations have no lasting name."""
     folder = os.environ.get(FOLDER)
-    if not folder or jax.config.jax_debug_nans or jax.config.jax_debug_infs:  # what debugs has to see them computed
+    if not folder or any(getattr(jax.config, setting) for setting in DEBUGGING):
         return None
     names = [lasting_name(trace.slice), lasting_name(trace.plain.equations)]
     if None in names:
