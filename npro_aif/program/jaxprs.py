@@ -19,7 +19,7 @@ import numpy as np
 from npro_aif._jax import Literal, Var, bind, called_back
 
 ADDRESS = re.compile(r" at 0x[0-9a-f]+")
-DERIVATIVES = "custom_"  # in the names of primitives whose functions are rules for derivatives, which are not taken
+DERIVATIVES = "custom_jvp", "custom_vjp"  # how primitives begin whose functions are rules for derivatives (not taken)
 END = "\0"  # between the words of a name; no word has it
 _called_back: dict[Any, int] = {}  # the Python functions that programs called back so far, and their numbers
 
