@@ -145,8 +145,8 @@ def door_key(mesh: Any, size: int = 8) -> Made:
 
 
 def wide(mesh: Any) -> Made:
-    """A ring of 1,000 places, 4,000 doors and 240 steps, of which a plan's tables take 4 GB; one sweep."""
-    places, doors, horizon = 1000, 4000, 240
+    """A ring of 1,000 places, 4,000 doors and 320 steps, of which a plan's tables take 5 GB; one sweep."""
+    places, doors, horizon = 1000, 4000, 320
 
     def model(belief: aif.Belief, horizon: Any = horizon) -> None:
         door = aif.parameter("door", dist.Categorical(belief.parameter))
