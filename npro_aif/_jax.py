@@ -40,6 +40,6 @@ def traceback_of(source_info: Any) -> Any:
 
 
 def called_back(equation: Any) -> Any:
-    """The Python function that an equation calls for its outputs; None for one that calls none."""
+    """The Python function that an equation calls for its outputs, and how it takes its arguments; None if none."""
     callback = equation.params.get("callback") if equation.outvars else None
-    return getattr(callback, "callback_func", callback)
+    return None if callback is None else (getattr(callback, "callback_func", callback), getattr(callback, "in_tree", 0))

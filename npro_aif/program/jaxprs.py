@@ -6,6 +6,7 @@ that a program calls back has a name in this process only.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,10 +17,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from npro_aif._jax import Literal, Var, bind, called_back
+from npro_aif._jax import Literal, Tracer, Var, bind, called_back
 
 ADDRESS = re.compile(r" at 0x[0-9a-f]+")
-DERIVATIVES = "custom_jvp", "custom_vjp"  # how primitives begin whose functions are rules for derivatives (not taken)
+DERIVATIVES = "custom_jvp", "custom_vjp"  # how primitives begin whose functions are rules for derivatives
+OPAQUE = "pallas_call"  # a primitive with parameters that are functions inside of other objects
 END = "\0"  # between the words of a name; no word has it
 _called_back: dict[Any, int] = {}  # the Python functions that programs called back so far, and their numbers
 
@@ -65,12 +67,12 @@ class Part:
 
 
 def content_name(closed: Any) -> str:
-    """A name for a closed jaxpr: equal for equal equations and constants."""
-    return _Namer().name(closed.jaxpr, closed.consts)
+    """A name for a closed jaxpr: equal for equal equations, constants and derivatives."""
+    return _Namer(derivatives=True).name(closed.jaxpr, closed.consts)
 
 
 def lasting_name(closed: Any) -> str | None:
-    """The same name, if it means the same in every process.
+    """A name for equations and constants, if it means the same in every process.
 
     None if Python is called back, if something is printed, or if an equation has a parameter that cannot be told.
     """
@@ -80,9 +82,13 @@ def lasting_name(closed: Any) -> str | None:
 
 
 class _Namer:
-    """Names jaxprs by a list of words; an inner jaxpr that occurs many times as one object is named once."""
+    """Names jaxprs by a list of words; an inner jaxpr that occurs many times as one object is named once.
 
-    def __init__(self) -> None:
+    :param derivatives: whether rules for derivatives count (those of first derivatives).
+    """
+
+    def __init__(self, *, derivatives: bool = False) -> None:
+        self.derivatives = derivatives
         self._inner: dict[int, str] = {}
         self._shapes: dict[Any, str] = {}
         self.lasts = True  # whether the name means the same in every process
@@ -110,13 +116,37 @@ class _Namer:
             for key, value in equation.params.items():
                 words.append(key)
                 self._add_param(words, value, derived)
-            function = called_back(equation)
-            if function is not None:
+            if derived and self.derivatives:
+                words.append(self._derivative(equation))
+            called = called_back(equation)
+            if called is not None:
                 self.lasts = False
-                words.append(f"f{_called_back.setdefault(_same_function(function), len(_called_back))}")
+                function = _same_function(called[0]), called[1]
+                words.append(f"f{_called_back.setdefault(function, len(_called_back))}")
+            self.lasts &= equation.primitive.name != OPAQUE
         for variable in jaxpr.outvars:
             add(variable)
         return _digest(END.join(words).encode())
+
+    def _derivative(self, equation: Any) -> str:
+        """A name for the derivative of an equation that has a rule of its own."""
+        shapes = [jax.ShapeDtypeStruct(v.aval.shape, v.aval.dtype) for v in equation.invars]
+        weights = [jax.ShapeDtypeStruct(v.aval.shape, v.aval.dtype) for v in equation.outvars]
+        moving = {str(i): shape for i, shape in enumerate(shapes) if jnp.issubdtype(shape.dtype, jnp.inexact)}
+
+        def weighted(moving: dict[str, Any], inputs: list[Any], weights: list[Any]) -> Any:
+            outputs = bind(equation, [moving.get(str(i), value) for i, value in enumerate(inputs)])
+            pairs = zip(outputs, weights, strict=True)
+            return sum((o * w).sum().real for o, w in pairs if jnp.issubdtype(o.dtype, jnp.inexact))
+
+        try:
+            closed = jax.make_jaxpr(jax.grad(weighted))(moving, shapes, weights)
+        except Exception:  # of any kind: it has no derivative, or none for numbers
+            return "none"
+        self.derivatives = False
+        name = self.name(closed.jaxpr, closed.consts)
+        self.derivatives = True
+        return name
 
     def _shape(self, aval: Any) -> str:
         key = aval.dtype, aval.shape
@@ -153,30 +183,49 @@ class _Namer:
         return self._inner[id(key)]
 
 
-def _same_function(function: Any) -> Any:
-    """A value that is equal for the same function, and for another one of the same lines with the same closure."""
+def _same_function(function: Any, outer: tuple[Any, ...] = ()) -> Any:
+    """A value that is equal for the same function, and for another one of the same lines with the same closure.
+
+    :param outer: the functions in whose closures it stands.
+    """
+    for place, other in enumerate(outer):
+        if other is function:
+            return "outer", place
+    outer = (*outer, function)
     if isinstance(function, MethodType):
-        return _same_function(function.__func__), _Same(function.__self__)
+        return _same_function(function.__func__, outer), _Same(function.__self__)
+    if isinstance(function, functools.partial):
+        inside = function.args, sorted(function.keywords.items())
+        return functools.partial, _same_function(function.func, outer), _same_value(inside, outer)
     if not isinstance(function, FunctionType):
         return _Same(function)
     keywords = sorted((function.__kwdefaults__ or {}).items())
-    inside = [*map(_content, function.__closure__ or ()), *(function.__defaults__ or ()), *keywords]
-    return function.__code__, _Same(function.__globals__), tuple(map(_same_value, inside))
+    inside = *map(_content, function.__closure__ or ()), function.__defaults__, keywords
+    return function.__code__, _Same(function.__globals__), _same_value(inside, outer)
 
 
 def _content(cell: Any) -> Any:
-    """The content of a closure's cell; the cell itself if it is still empty."""
+    """The content of a closure's cell; nothing if it is still empty."""
     try:
         return cell.cell_contents
     except ValueError:
-        return cell
+        return None
 
 
-def _same_value(value: Any) -> Any:
-    """A value that is equal for the same number or word, and for the same object."""
-    if isinstance(value, tuple):
-        return tuple, tuple(map(_same_value, value))
-    return (type(value), repr(value)) if type(value) in (bool, int, float, complex, str, bytes) else _Same(value)
+def _same_value(value: Any, outer: tuple[Any, ...]) -> Any:
+    """A value that is equal for the same numbers and words, also in other arrays and lists, and for the same object."""
+    if isinstance(value, FunctionType | MethodType | functools.partial):
+        return _same_function(value, outer)
+    if type(value) in (tuple, list):
+        return type(value), tuple(_same_value(part, outer) for part in value)
+    if type(value) is dict:
+        return dict, _same_value(list(value.items()), outer)
+    if type(value) in (type(None), bool, int, float, complex, str, bytes):
+        return type(value), repr(value)
+    numbers = (
+        isinstance(value, np.ndarray | jax.Array) and not isinstance(value, Tracer) and value.dtype.kind in "biufc"
+    )
+    return (type(value), array_word(value)) if numbers else _Same(value)
 
 
 class _Same:

@@ -212,10 +212,23 @@ def unfinished(table: Any) -> Any:
     return function
 
 
-WAYS = {f.__name__: f for f in (closure, pair, keyword, unfinished)} | {
+def nested(table: Any) -> Any:
+    """A function that holds another one, a list and an array, all of them made anew."""
+    rows = [np.array(row) for row in table]
+
+    def look(place: Any) -> Any:
+        return np.stack(rows)[np.asarray(place)]
+
+    return lambda x: look(x)
+
+
+WAYS = {f.__name__: f for f in (closure, pair, keyword, nested, unfinished)} | {
     "method": lambda table: Look(table).at,
     "partial": lambda table: functools.partial(lambda table, x: table[np.asarray(x)], table),
 }
+
+
+ANEW = ("closure", "pair", "keyword", "nested", "partial")
 
 
 def called(table: Any, way: str = "closure") -> Any:
@@ -225,7 +238,7 @@ def called(table: Any, way: str = "closure") -> Any:
     def preference(x: Any, u: Any, new: Any, y: Any, t: Any, horizon: Any) -> None:
         shape = jax.ShapeDtypeStruct(jnp.shape(new), jnp.float32)
         # That of a closure is made anew at every run, as by a lambda inside of a step.
-        function = WAYS[way](table) if way in ("closure", "pair", "keyword") else kept_function
+        function = WAYS[way](table) if way in ANEW else kept_function
         aif.preference("goal", jax.pure_callback(function, shape, new, vmap_method="expand_dims"))
 
     return with_site("preference", preference)
@@ -256,10 +269,64 @@ def liked(table: Any, x: Any, u: Any, new: Any, y: Any, t: Any, horizon: Any) ->
     aif.preference("goal", jnp.asarray(table)[new])
 
 
-def test_a_function_that_is_called_is_the_same_from_run_to_run() -> None:
+@pytest.mark.parametrize("way", ANEW)
+def test_a_function_that_is_called_is_the_same_from_run_to_run(way: str) -> None:
     """So a planner does not think that the program has changed."""
-    table = np.arange(3, dtype=np.float32)
-    plans = planner(called(table), objective=aif.Planning())
+    model = called(np.arange(3, dtype=np.float32), way)
+    program.new_program(model, UNIFORM, 2).check_unchanged()
+    plans = planner(model, objective=aif.Planning())
     plans(KEY, UNIFORM, horizon=2)
     narrow = UNIFORM._replace(parameter=jnp.array([1.0, 0.0]))
     assert np.isfinite(plans(KEY, narrow, horizon=2).free_energy[-1])
+
+
+def test_how_a_function_takes_its_arguments_counts() -> None:
+    def look(x: Any, left: Any = None, right: Any = None) -> Any:
+        return 3 * (np.asarray(x) == (0 if right is None else 2)).astype(np.float32)
+
+    def preference(side: str, x: Any, u: Any, new: Any, y: Any, t: Any, horizon: Any) -> None:
+        shape = jax.ShapeDtypeStruct(jnp.shape(new), jnp.float32)
+        aif.preference("goal", jax.pure_callback(look, shape, new, **{side: new}, vmap_method="expand_dims"))
+
+    models = [with_site("preference", functools.partial(preference, side)) for side in ("left", "right")]
+    best = [aif.Planner(m, objective=aif.Planning())(KEY, UNIFORM, horizon=2).state[-1].argmax() for m in models]
+    assert best == [0, 2]
+
+
+def scaled(rate: float, forward: bool) -> Any:
+    """The identity, whose derivative is said to be ``rate``."""
+    if forward:
+        same = jax.custom_jvp(lambda x: x)
+        same.defjvp(lambda primals, tangents: (primals[0], rate * tangents[0]))
+        return same
+    same = jax.custom_vjp(lambda x: x)  # type: ignore[assignment]
+    same.defvjp(lambda x: (x, None), lambda _, change: (rate * change,))  # type: ignore[attr-defined]
+    return same
+
+
+@pytest.mark.parametrize("forward", [True, False])
+def test_rules_for_derivatives_tell_programs_apart(forward: bool) -> None:
+    """Two programs that differ only in them have the same plans and other gradients."""
+
+    def slope(rate: float) -> float:
+        def cost(table: Any) -> Any:
+            model = with_site("preference", functools.partial(liked_by, scaled(rate, forward)(table)))
+            return aif.Planner(model, objective=aif.Planning())(KEY, UNIFORM, horizon=2).free_energy[-1]
+
+        return float(jax.grad(cost)(LIKING).sum())
+
+    one, ten = slope(1.0), slope(10.0)
+    assert one == pytest.approx(-2, abs=1e-4)  # two steps, at each of which some state is liked
+    assert ten == pytest.approx(10 * one, rel=1e-4)
+
+    def inside(rate: float) -> Any:
+        rule = scaled(rate, forward)
+        return with_site("preference", lambda x, u, new, y, t, h: aif.preference("goal", rule(LIKING)[new]))
+
+    names = [program.program_of(inside(rate), UNIFORM, 2) for rate in (1.0, 1.0, 10.0)]
+    assert names[0] is names[1]
+    assert names[1] is not names[2]
+
+
+def liked_by(table: Any, x: Any, u: Any, new: Any, y: Any, t: Any, horizon: Any) -> None:
+    aif.preference("goal", table[new])
