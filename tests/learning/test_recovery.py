@@ -25,10 +25,11 @@ def test_a_table_of_moves(recovery: dict[str, Any]) -> None:
 
 @pytest.mark.slow
 def test_the_accuracy_of_a_cue(recovery: dict[str, Any]) -> None:
-    row = recovery["one_world"](0)
-    assert abs(row["mean"] - recovery["ACCURACY"]) < 0.1
-    assert row["divergences"] == 0
-    assert row["r_hat"] < 1.02
+    """The means of single data sets have a standard deviation of some .06; the first one is 2.5 of them too low."""
+    rows = [recovery["one_world"](seed) for seed in range(4)]
+    assert abs(np.mean([row["mean"] for row in rows]) - recovery["ACCURACY"]) < 0.1
+    assert sum(row["divergences"] for row in rows) == 0
+    assert max(row["r_hat"] for row in rows) < 1.02
 
 
 @pytest.mark.slow
