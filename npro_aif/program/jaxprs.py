@@ -126,7 +126,7 @@ class _Namer:
             self.lasts &= equation.primitive.name != OPAQUE
         for variable in jaxpr.outvars:
             add(variable)
-        return _digest(END.join(words).encode())
+        return digest(END.join(words).encode())
 
     def _derivative(self, equation: Any) -> str:
         """A name for the derivative of an equation that has a rule of its own."""
@@ -143,10 +143,7 @@ class _Namer:
             closed = jax.make_jaxpr(jax.grad(weighted))(moving, shapes, weights)
         except Exception:  # of any kind: it has no derivative, or none for numbers
             return "none"
-        self.derivatives = False
-        name = self.name(closed.jaxpr, closed.consts)
-        self.derivatives = True
-        return name
+        return _Namer().name(closed.jaxpr, closed.consts)  # by another one: what is inside of it does not live on
 
     def _shape(self, aval: Any) -> str:
         key = aval.dtype, aval.shape
@@ -245,8 +242,9 @@ def array_word(value: Any) -> str:
     """A word for an array: its type, its shape and a name for its bytes."""
     is_key = isinstance(value, jax.Array) and jnp.issubdtype(value.dtype, jax.dtypes.prng_key)
     array = np.asarray(jax.random.key_data(value) if is_key else value)
-    return f"{value.dtype if is_key else array.dtype}{array.shape} {_digest(array.tobytes())}"
+    return f"{value.dtype if is_key else array.dtype}{array.shape} {digest(array.tobytes())}"
 
 
-def _digest(content: bytes) -> str:
+def digest(content: bytes) -> str:
+    """A name for bytes."""
     return hashlib.blake2b(content, digest_size=16).hexdigest()

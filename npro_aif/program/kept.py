@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import hashlib
 import math
 import os
 import platform
@@ -26,7 +25,7 @@ import numpy as np
 from jax import Array
 
 from npro_aif._jax import VERSIONS
-from npro_aif.program.jaxprs import array_word, lasting_name
+from npro_aif.program.jaxprs import array_word, digest, lasting_name
 from npro_aif.program.traced import Trace
 from npro_aif.sizes import MOST_KEPT_BYTES
 
@@ -49,7 +48,7 @@ def place_of(trace: Trace) -> Path | None:
     context += [VERSIONS, jax.devices()[0].device_kind, platform.machine(), os.environ.get("XLA_FLAGS"), _code()]
     arguments = [array_word(array) for array in jax.tree.leaves((trace.arguments[1:], trace.assignment))]
     words = repr((names, context, arguments))
-    return Path(folder) / f"{hashlib.blake2b(words.encode(), digest_size=16).hexdigest()}.npz"
+    return Path(folder) / f"{digest(words.encode())}.npz"
 
 
 def read(place: Path | None, shapes: Sequence[Any]) -> list[Array] | None:
@@ -128,7 +127,4 @@ def _forget(folder: Path) -> None:
 @functools.cache
 def _code() -> str:
     """A name for the code of this room, as it decides what is computed from equations and how they are watched."""
-    digest = hashlib.blake2b(digest_size=16)
-    for path in sorted(Path(__file__).parent.glob("*.py")):
-        digest.update(path.read_bytes())
-    return digest.hexdigest()
+    return digest(b"".join(path.read_bytes() for path in sorted(Path(__file__).parent.glob("*.py"))))

@@ -17,7 +17,7 @@ import pytest
 import npro_aif as aif
 from npro_aif.errors import ModelError
 from npro_aif.program import evaluated, kept, program
-from npro_aif.program.jaxprs import lasting_name
+from npro_aif.program.jaxprs import content_name, lasting_name
 from tests.broken import KEY, LIKING, SENSOR, UNIFORM, Slice, planner, refuses, with_site
 
 pytestmark = pytest.mark.usefixtures("quick_compile")
@@ -326,6 +326,15 @@ def test_rules_for_derivatives_tell_programs_apart(forward: bool) -> None:
     names = [program.program_of(inside(rate), UNIFORM, 2) for rate in (1.0, 1.0, 10.0)]
     assert names[0] is names[1]
     assert names[1] is not names[2]
+
+    def twice(rate: float) -> str:
+        """The rule stands by itself, and inside of a function that is compiled and has another rule around it."""
+        rule = scaled(rate, forward)
+        outer = jax.custom_jvp(jax.jit(lambda x: rule(x) * 2))
+        outer.defjvp(lambda primals, tangents: (outer(*primals), 2 * tangents[0]))
+        return content_name(jax.make_jaxpr(lambda x: outer(x) + jax.jit(lambda y: rule(y) * 2)(x))(LIKING))
+
+    assert twice(1.0) == twice(1.0) != twice(10.0)
 
 
 def liked_by(table: Any, x: Any, u: Any, new: Any, y: Any, t: Any, horizon: Any) -> None:
